@@ -65,9 +65,9 @@ class Operation {
   CountMismatch count_mismatch;             ///< mismatched pairs of all ranks
   const CountMismatch& my_count_mismatch() const noexcept { return mine_; }
   std::unique_ptr<device::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
-  std::unique_ptr<StreamPosition> place;    ///< position in a device stream, if the call is ordered by one
-  std::uint64_t lost_ticket = 0;            ///< of the run whose output couldn't be copied to the caller's buffer
-  base::Status lost;                        ///< the cause
+  std::unique_ptr<StreamPosition> place;       ///< position in a device stream, if the call is ordered by one
+  std::uint64_t lost_ticket = 0;               ///< of the run whose output couldn't be copied to the caller's buffer
+  base::Status lost;                           ///< the cause
 
   /// True while the operation waits for its stream. A stream must be polled: it sends no notification.
   bool waits_for_stream() const noexcept { return place != nullptr && !stream_reached_; }

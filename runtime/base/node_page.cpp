@@ -1,4 +1,3 @@
-
 #include "runtime/base/node_page.hpp"
 
 #include <fmt/format.h>

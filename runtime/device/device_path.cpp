@@ -1,4 +1,3 @@
-
 #include "runtime/device/device_path.hpp"
 
 #include <fmt/format.h>
@@ -271,8 +270,8 @@ void take(DevicePath& way, std::unique_ptr<MappedChannel> channel) noexcept {
 
 }  // namespace
 
-std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
-                                             const DevicePart* mine, base::Deadline deadline) {
+std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local,
+                                             std::uint64_t round, const DevicePart* mine, base::Deadline deadline) {
   const bool any = std::any_of(local.begin(), local.end(), [](const LocalOffer& each) {
     return each.offer != nullptr && ticket_of(*each.offer, memory::SharingKind::vmm_fd) != nullptr;
   });

@@ -76,8 +76,8 @@ struct LocalOffer {
 };
 /// Collective over the ranks in `local`. Returns the descriptors for their tickets, in the same order. `round` is equal
 /// on all these ranks.
-std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local, std::uint64_t round,
-                                             const DevicePart* mine, base::Deadline deadline);
+std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local,
+                                             std::uint64_t round, const DevicePart* mine, base::Deadline deadline);
 
 /// A peer of the window that is being created.
 struct PathTarget {

@@ -24,8 +24,8 @@ void let_go(const memory::Owner& owner, memory::HostBlock& block) noexcept {
 
 }  // namespace
 
-HostCopies::HostCopies(const rma::Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes, void* out,
-                       std::size_t out_bytes, Output output)
+HostCopies::HostCopies(const rma::Fabric& fabric, const char* operation, const void* in, std::size_t in_bytes,
+                       void* out, std::size_t out_bytes, Output output)
     : fabric_(fabric), operation_(operation), in_(in), out_(out), user_out_(out), out_bytes_(out_bytes) {
   try {
     place(in, in_bytes, out, out_bytes, output);

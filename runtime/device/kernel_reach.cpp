@@ -1,4 +1,3 @@
-
 #include "runtime/device/kernel_reach.hpp"
 
 #include <fmt/format.h>

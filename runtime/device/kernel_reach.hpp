@@ -1,5 +1,5 @@
-// Access of kernels to a window's parts. KernelReach: whether kernels of this rank's device can access all parts, and the
-// addresses. DeviceView: the table that a DeviceHandle points to. Registration: registered host memory.
+// Access of kernels to a window's parts. KernelReach: whether kernels of this rank's device can access all parts, and
+// the addresses. DeviceView: the table that a DeviceHandle points to. Registration: registered host memory.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,6 @@ class WindowCore;
 }  // namespace hmc::rma
 
 namespace hmc::device {
-
 
 /// Created once per window, at the first use. The window outlives it. One thread at a time.
 class KernelReach {

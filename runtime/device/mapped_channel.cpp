@@ -1,4 +1,3 @@
-
 #include "runtime/device/mapped_channel.hpp"
 
 #include <exception>

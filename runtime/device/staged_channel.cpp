@@ -1,4 +1,3 @@
-
 #include "runtime/device/staged_channel.hpp"
 
 #include <linux/futex.h>

@@ -1,6 +1,6 @@
-// The two ends of a staged path to device memory that the origin can't map. StagedChannel, at the origin: the wire to the
-// target moves the bytes to or from the target's Control. Agent, a thread of the target: it copies them to or from the
-// device. Two pieces are in flight, so that wire and copy overlap.
+// The two ends of a staged path to device memory that the origin can't map. StagedChannel, at the origin: the wire to
+// the target moves the bytes to or from the target's Control. Agent, a thread of the target: it copies them to or from
+// the device. Two pieces are in flight, so that wire and copy overlap.
 #pragma once
 
 #include <atomic>

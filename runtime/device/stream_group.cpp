@@ -1,4 +1,3 @@
-
 #include "runtime/device/stream_group.hpp"
 
 #include <fmt/format.h>

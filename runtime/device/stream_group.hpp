@@ -57,7 +57,6 @@ template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&&
   return true;
 }
 
-
 /// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
 class StreamGroup final : public OpenStreams {
  public:

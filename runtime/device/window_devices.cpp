@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "runtime/device/device_part.hpp"
-#include "runtime/device/mapped_channel.hpp"
-#include "runtime/device/kernel_reach.hpp"
 #include "runtime/device/device_path.hpp"
+#include "runtime/device/kernel_reach.hpp"
+#include "runtime/device/mapped_channel.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/memory/stage.hpp"
 #include "runtime/rma/operation_scope.hpp"
@@ -300,16 +300,16 @@ bool WindowDevices::test_until(std::uint64_t offset, Cmp compare, std::uint64_t 
 
 // ---- the local side is device memory
 
-void WindowDevices::copy_in(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, const void* source,
-                            std::size_t bytes) {
+void WindowDevices::copy_in(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset,
+                            const void* source, std::size_t bytes) {
   require(
       fabric_,
       memory::copy_between(peer.direct + offset, memory::host_owner(), source, memory::known_owner_of(source), bytes),
       {operation, peer.world, offset, bytes, true});
 }
 
-void WindowDevices::copy_out(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset, void* destination,
-                             std::size_t bytes) {
+void WindowDevices::copy_out(const char* operation, const rma::WindowPeer& peer, std::uint64_t offset,
+                             void* destination, std::size_t bytes) {
   require(fabric_,
           memory::copy_between(destination, memory::known_owner_of(destination), peer.direct + offset,
                                memory::host_owner(), bytes),
@@ -432,6 +432,8 @@ rma::WindowCore& WindowDevices::context(const char* operation) {
 
 }  // namespace
 
-std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core) { return std::make_unique<WindowDevices>(core); }
+std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core) {
+  return std::make_unique<WindowDevices>(core);
+}
 
 }  // namespace hmc::device

@@ -5,9 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/memory/device_sharing.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/vendor.hpp"
-#include "runtime/memory/device_sharing.hpp"
 
 namespace hmc::memory {
 

@@ -1,4 +1,3 @@
-
 #include "runtime/memory/device_provider.hpp"
 
 #include <fmt/format.h>

@@ -7,11 +7,11 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/memory/vendor.hpp"
+#include "runtime/memory/device_sharing.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/memory/provider.hpp"
-#include "runtime/memory/device_sharing.hpp"
 #include "runtime/memory/stage.hpp"
+#include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
 

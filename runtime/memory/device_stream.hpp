@@ -3,8 +3,8 @@
 
 #include <new>
 
-#include "runtime/memory/vendor.hpp"
 #include "runtime/memory/provider.hpp"
+#include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
 

@@ -1,4 +1,3 @@
-
 #include "runtime/memory/gates.hpp"
 
 #include <algorithm>

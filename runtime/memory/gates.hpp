@@ -6,11 +6,11 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/memory/library.hpp"
 #include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
 
+/// Blocks a stream in a host function that the stream calls. Most vendors support that.
 /// A thread of the library blocks in the function. If one thread serves all streams, gates of two streams in two
 /// processes can deadlock. DeviceProvider::why_no_gates tests for this.
 class FunctionGates final : public GateCalls {
@@ -24,7 +24,8 @@ class FunctionGates final : public GateCalls {
   const Symbol<Launch>& launch_;
 };
 
-/// Words are reused: their number is the maximum number of gates that were closed at the same time.
+/// Blocks a stream until the host writes a word that the stream waits for. Words are reused: their number is the
+/// maximum number of gates that were closed at the same time.
 class WordGates : public GateCalls {
  public:
   struct Word {

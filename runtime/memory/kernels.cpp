@@ -1,4 +1,3 @@
-
 #include "runtime/memory/kernels.hpp"
 
 #include <fmt/format.h>

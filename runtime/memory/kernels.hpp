@@ -14,9 +14,9 @@
 #include <hmc/types.hpp>
 
 #include "runtime/base/status.hpp"
-#include "runtime/memory/vendor.hpp"
 #include "runtime/memory/kernels/device_kernels.hpp"
 #include "runtime/memory/library.hpp"
+#include "runtime/memory/vendor.hpp"
 
 namespace hmc::memory {
 
@@ -66,6 +66,7 @@ class Kernels {
 /// Kernels::why_not under HMC_DEVICE_KERNELS=none.
 inline constexpr const char* kernels_off = "turned off by HMC_DEVICE_KERNELS=none";
 
+/// The result of the vendors' compiler libraries, NVRTC and hipRTC, which are opened when kernels are first used.
 struct CompiledKernels {
   std::string why_not;  ///< empty: `image` holds a module that the driver can load
   std::string by;       ///< "NVRTC 13.0"

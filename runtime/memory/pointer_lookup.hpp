@@ -55,8 +55,9 @@ inline Transfer transfer_between(void* destination, const Owner& to, const void*
 base::Status copy_between(void* destination, const Owner& to, const void* source, const Owner& from,
                           std::size_t bytes) noexcept;
 
-/// Any thread. A lookup takes no lock; its cost grows with the highest slot in use. If all slots are in use, further
-/// ranges aren't registered. Lookups then query the drivers, which return the same result.
+/// The ranges of all KnownRange objects. Any thread. A lookup takes no lock; its cost grows with the highest slot in
+/// use. If all slots are in use, further ranges aren't registered. Lookups then query the drivers, which return the
+/// same result.
 class KnownRanges {
  public:
   static constexpr int room = 64;

@@ -1,4 +1,3 @@
-
 #include "runtime/memory/provider.hpp"
 
 #include <fmt/format.h>

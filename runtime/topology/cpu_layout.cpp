@@ -1,4 +1,3 @@
-
 #include "runtime/topology/cpu_layout.hpp"
 
 #include <dlfcn.h>

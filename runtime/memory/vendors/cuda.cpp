@@ -6,9 +6,9 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/memory/gates.hpp"
 #include "runtime/memory/vendor.hpp"
 #include "runtime/memory/vendors/cuda_api.hpp"
-#include "runtime/memory/gates.hpp"
 
 namespace hmc::memory {
 

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "runtime/memory/vendors/runtime_vendor.hpp"
 #include "runtime/memory/gates.hpp"
+#include "runtime/memory/vendors/runtime_vendor.hpp"
 
 namespace hmc::memory {
 

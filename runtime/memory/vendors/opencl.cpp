@@ -20,8 +20,8 @@ namespace hmc::memory {
 
 namespace {
 
-/// OpenCL buffers have no address, so HMC reserves an inaccessible address range for each. Pointer arithmetic works, and a
-/// host access to device memory faults at once.
+/// OpenCL buffers have no address, so HMC reserves an inaccessible address range for each. Pointer arithmetic works,
+/// and a host access to device memory faults at once.
 class OpenClAddresses {
  public:
   struct Place {
