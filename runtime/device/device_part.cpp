@@ -20,13 +20,6 @@ void require(const base::Status& status) {
   if (!status.ok()) throw Error(status.code, "Window::create", status.what == nullptr ? "copy" : status.what);
 }
 
-std::uint64_t random_word() {
-  std::uint64_t word = 0;
-  if (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word))
-    throw Error(Code::error, "getrandom", std::strerror(errno));
-  return word;
-}
-
 }  // namespace
 
 base::Bytes DeviceOffer::encode() const {
@@ -63,24 +56,14 @@ DevicePart::DevicePart(const rma::Fabric& fabric, std::shared_ptr<memory::Alloca
   const ControlShape shape(fabric.size);
   control_ = base::Segment::create(shape.bytes());
   control_->populate(0, shape.bytes());
-  offer_.type = memory_.allocation()->provider->type();
-  offer_.device = memory_.allocation()->device;
-  make_tickets();
-  lend_probe();
-}
-
-DevicePart::~DevicePart() {
-  agent_.reset();
-  if (is_lent_) (void)memory_.write_from_host(0, lent_.data(), offer_.probe_bytes);
-}
-
-void DevicePart::make_tickets() {
-  const auto& allocation = memory_.allocation();
+  const auto& own = memory_.allocation();
+  offer_.type = own->provider->type();
+  offer_.device = own->device;
   for (const memory::SharingKind kind : memory::sharing_kinds) {
     DeviceOffer::Ticket mine;
     mine.kind = kind;
     try {
-      memory::Exported exported = allocation->provider->share(allocation, kind);
+      memory::Exported exported = own->provider->share(own, kind);
       mine.ticket = std::move(exported.bytes);
       if (exported.fd) descriptor_ = std::move(exported.fd);
     } catch (const Error& error) {
@@ -88,15 +71,19 @@ void DevicePart::make_tickets() {
     }
     offer_.tickets.push_back(std::move(mine));
   }
-}
-
-void DevicePart::lend_probe() {
+  // Lend the first bytes to the probe.
   offer_.probe_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(sizeof offer_.probe, memory_.bytes()));
-  offer_.probe = random_word();
+  if (::getrandom(&offer_.probe, sizeof offer_.probe, 0) != static_cast<ssize_t>(sizeof offer_.probe))
+    throw Error(Code::error, "getrandom", std::strerror(errno));
   if (offer_.probe_bytes == 0) return;
   require(memory_.read_to_host(0, lent_.data(), offer_.probe_bytes));
   is_lent_ = true;
   require(memory_.write_from_host(0, &offer_.probe, offer_.probe_bytes));
+}
+
+DevicePart::~DevicePart() {
+  agent_.reset();
+  if (is_lent_) (void)memory_.write_from_host(0, lent_.data(), offer_.probe_bytes);
 }
 
 void DevicePart::give_back() {

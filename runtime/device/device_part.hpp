@@ -63,9 +63,6 @@ class DevicePart {
   bool look(DeviceWatch& watch, std::uint64_t offset, std::uint64_t& word, base::Status& status) const noexcept;
 
  private:
-  void make_tickets();
-  void lend_probe();
-
   const rma::Fabric& fabric_;
   DeviceMemory memory_;
   std::shared_ptr<base::Segment> control_;

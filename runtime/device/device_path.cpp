@@ -270,19 +270,6 @@ void take(DevicePath& way, std::unique_ptr<MappedChannel> channel) noexcept {
 
 }  // namespace
 
-std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local,
-                                             std::uint64_t round, const DevicePart* mine, base::Deadline deadline) {
-  const bool any = std::any_of(local.begin(), local.end(), [](const LocalOffer& each) {
-    return each.offer != nullptr && ticket_of(*each.offer, memory::SharingKind::vmm_fd) != nullptr;
-  });
-  if (!any || local.size() < 2) return std::vector<base::UniqueFd>(local.size());
-  base::ShareGroup group;
-  group.number = round;
-  for (const LocalOffer& each : local) group.members.push_back(each.world);
-  const base::UniqueFd none;
-  return fabric.node_link->pass(group, mine != nullptr ? mine->descriptor() : none, deadline);
-}
-
 DevicePath select_path(rma::Fabric& fabric, const PathTarget& to, NodeRange& range, base::UniqueFd descriptor,
                        std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
   const int peer = to.world;

@@ -69,16 +69,6 @@ struct DevicePath {
   bool needs_agent = false;  ///< the peer must run its agent
 };
 
-/// A rank of this window on this node, and its offer; null if its part is host memory.
-struct LocalOffer {
-  int world = -1;
-  const DeviceOffer* offer = nullptr;
-};
-/// Collective over the ranks in `local`. Returns the descriptors for their tickets, in the same order. `round` is equal
-/// on all these ranks.
-std::vector<base::UniqueFd> pass_descriptors(rma::Fabric& fabric, std::span<const LocalOffer> local,
-                                             std::uint64_t round, const DevicePart* mine, base::Deadline deadline);
-
 /// A peer of the window that is being created.
 struct PathTarget {
   int rank = -1;   ///< of the team

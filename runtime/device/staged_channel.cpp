@@ -119,20 +119,17 @@ Status StagedChannel::await(std::uint64_t number) noexcept {
   }
   if (!status.ok()) return status;
   // Until the agent executes this verb's first command, the word may show the failure of an earlier verb.
-  return seen % 2 == 0 || seen / 2 < verb_first_ ? Status{} : failure();
+  if (seen % 2 == 0 || seen / 2 < verb_first_) return {};
+  Answer answer;
+  if (const Status got = read_answer(answer); !got.ok()) return got;
+  std::memcpy(text_, answer.text, sizeof text_ - 1);
+  return Status::failure(static_cast<Code>(answer.code), text_, peer_);
 }
 
 Status StagedChannel::read_answer(Answer& answer) noexcept {
   Ticket ticket = transport::done;
   const Status started = way_->get(shape_.answer(fabric_.rank), &answer, sizeof answer, ticket);
   return over(started, ticket);
-}
-
-Status StagedChannel::failure() noexcept {
-  Answer answer;
-  if (const Status status = read_answer(answer); !status.ok()) return status;
-  std::memcpy(text_, answer.text, sizeof text_ - 1);
-  return Status::failure(static_cast<Code>(answer.code), text_, peer_);
 }
 
 /// Sends the bytes in pieces. `last`: the command for the last piece, with the signal that follows the bytes, if any.
@@ -144,7 +141,7 @@ Status StagedChannel::send(std::uint64_t offset, const std::byte* source, std::s
   std::optional<memory::OutPieces> pieces;
   if (stage) pieces.emplace(*stage, source, bytes, shape_.chunk());
   std::size_t sent = 0;
-  begin();
+  verb_first_ = issued_ + 1;
   do {
     const std::size_t now = std::min(bytes - sent, shape_.chunk());
     if (const Status status = await(issued_ - std::min<std::uint64_t>(issued_, Lane::slots - 1)); !status.ok())
@@ -182,7 +179,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   if (const Status status = lease(owner, stage); !status.ok()) return status;
   std::optional<memory::InPieces> in;
   if (stage) in.emplace(*stage, destination, bytes, shape_.chunk());
-  begin();
+  verb_first_ = issued_ + 1;
   const std::uint64_t before = issued_;
   const std::uint64_t pieces = (bytes + shape_.chunk() - 1) / shape_.chunk();
   // Commands of an earlier verb that timed out may still be pending, and write to these buffers.
@@ -210,7 +207,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
 Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
                              Ticket& ticket) noexcept {
   ticket = transport::done;
-  begin();
+  verb_first_ = issued_ + 1;
   if (const Status status = await(issued_); !status.ok()) return status;
   Command command;
   command.deed = DeviceVerb::atomic;

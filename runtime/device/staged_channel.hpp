@@ -40,7 +40,6 @@ class StagedChannel final : public DeviceChannel {
  private:
   base::WaitNote note() const noexcept { return {base::Activity::wait_request, peer_}; }
   transport::Wire& wire() const noexcept { return *fabric_.wires[static_cast<std::size_t>(wire_)]; }
-  void begin() noexcept { verb_first_ = issued_ + 1; }
   base::Status over(const base::Status& started, transport::Ticket ticket) noexcept;
 
   /// Sends `command` after the bytes that fill() has put into its buffer. Before the caller reuses a buffer, it waits
@@ -49,7 +48,6 @@ class StagedChannel final : public DeviceChannel {
   /// Waits until the agent has executed command `number`. Returns the failure of the current verb, if any.
   base::Status await(std::uint64_t number) noexcept;
   bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
-  base::Status failure() noexcept;
   base::Status read_answer(Answer& answer) noexcept;
   base::Status lease(const memory::Owner& owner, memory::StageLease& stage) noexcept;
   base::Status fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,

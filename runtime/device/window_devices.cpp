@@ -23,15 +23,6 @@ namespace {
 
 using Offers = std::vector<std::unique_ptr<DeviceOffer>>;  // by rank; null: host memory
 
-std::unique_ptr<NodeRange> reserve_range(const rma::WindowPeers& peers, const Offers& offers, int my_rank) {
-  std::vector<NodeRange::Part> local;
-  for (std::size_t rank = 0; rank < peers.size(); ++rank)
-    if (peers[rank].local_index >= 0)
-      local.push_back(
-          {static_cast<int>(rank), offers[rank].get(), peers[rank].bytes, static_cast<int>(rank) == my_rank});
-  return std::make_unique<NodeRange>(local);
-}
-
 /// Also issues the tickets of the asynchronous copies that put_nb and get_nb start, from open() to unmap().
 class WindowDevices final : public rma::DeviceAccess, private progress::TicketSource {
  public:
@@ -144,7 +135,12 @@ std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rm
   for (const rma::WindowPeer& peer : peers) paths_.push_back(fabric_.peer(peer.world).path);
   std::vector<int> helpers;
   mapped_.assign(ranks.size(), nullptr);
-  range_ = reserve_range(peers, offers, core_.rank());
+  std::vector<NodeRange::Part> local;
+  for (std::size_t rank = 0; rank < peers.size(); ++rank)
+    if (peers[rank].local_index >= 0)
+      local.push_back(
+          {static_cast<int>(rank), offers[rank].get(), peers[rank].bytes, static_cast<int>(rank) == core_.rank()});
+  range_ = std::make_unique<NodeRange>(local);
   auto descriptors = take_descriptors(ranks, peers, offers, deadline);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (offers[rank] == nullptr) continue;
@@ -168,19 +164,25 @@ std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rm
   return helpers;
 }
 
-/// The descriptors, indexed by team rank; empty for a rank that passes none.
+/// Collective over the team's ranks on this node. Returns the descriptors for their tickets, indexed by team rank;
+/// empty for a rank that passes none.
 std::vector<base::UniqueFd> WindowDevices::take_descriptors(std::span<const rma::Description> ranks,
                                                             const rma::WindowPeers& peers, const Offers& offers,
                                                             base::Deadline deadline) const {
-  std::vector<std::size_t> local;  // the team's ranks on this node, by world rank
+  std::vector<base::UniqueFd> by_rank(ranks.size());
+  std::vector<std::size_t> local;  // by world rank
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     if (peers[rank].local_index >= 0) local.push_back(rank);
+  const bool any = std::any_of(local.begin(), local.end(), [&](std::size_t rank) {
+    return offers[rank] != nullptr && ticket_of(*offers[rank], memory::SharingKind::vmm_fd) != nullptr;
+  });
+  if (!any || local.size() < 2) return by_rank;
   std::sort(local.begin(), local.end(), [&](std::size_t a, std::size_t b) { return peers[a].world < peers[b].world; });
-  std::vector<LocalOffer> local_offers;
-  for (const std::size_t rank : local) local_offers.push_back({peers[rank].world, offers[rank].get()});
-  auto passed =
-      pass_descriptors(fabric_, local_offers, ranks[local.front()].share, part_ ? &*part_ : nullptr, deadline);
-  std::vector<base::UniqueFd> by_rank(ranks.size());
+  base::ShareGroup group;
+  group.number = ranks[local.front()].share;
+  for (const std::size_t rank : local) group.members.push_back(peers[rank].world);
+  const base::UniqueFd none;
+  auto passed = fabric_.node_link->pass(group, part_ ? part_->descriptor() : none, deadline);
   for (std::size_t i = 0; i < local.size(); ++i) by_rank[local[i]] = std::move(passed[i]);
   return by_rank;
 }

@@ -167,17 +167,6 @@ std::string Kernels::load_image(Loaded& into, int device, const void* image) con
   return failures_.text_of(answer);
 }
 
-base::Status Kernels::launch(int device, std::size_t function, std::uint64_t work, void* arguments,
-                             void* stream) const noexcept {
-  const auto blocks =
-      static_cast<unsigned>(std::clamp<std::uint64_t>((work + block_threads - 1) / block_threads, 1, most_blocks));
-  void* parameters[] = {arguments};
-  return failures_.to_status(on_device(vendor_, device, [&] {
-    return calls_.launch(devices_[static_cast<std::size_t>(device)]->functions[function], blocks, block_threads,
-                         parameters, stream);
-  }));
-}
-
 base::Status Kernels::reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept {
   ReduceArguments given = call;
   std::uintptr_t all = 0;
@@ -185,7 +174,12 @@ base::Status Kernels::reduce(int device, DType type, const ReduceArguments& call
   for (int k = 0; k < call.out_count; ++k) all |= reinterpret_cast<std::uintptr_t>(call.outs[k]);
   given.aligned = all % 16 == 0 ? 1 : 0;
   const std::uint64_t per_thread = given.aligned != 0 && !is_located(type) ? 16 / size_of(type) : 1;
-  return launch(device, static_cast<std::size_t>(type), call.count / per_thread, &given, stream);
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::uint64_t>((call.count / per_thread + block_threads - 1) / block_threads, 1, most_blocks));
+  void* const function = devices_[static_cast<std::size_t>(device)]->functions[static_cast<std::size_t>(type)];
+  void* parameters[] = {&given};
+  return failures_.to_status(
+      on_device(vendor_, device, [&] { return calls_.launch(function, blocks, block_threads, parameters, stream); }));
 }
 
 }  // namespace hmc::memory

@@ -54,8 +54,6 @@ class Kernels {
   Loaded& loaded(int device) const;
   void load(Loaded& into, int device) const;
   std::string load_image(Loaded& into, int device, const void* image) const;
-  base::Status launch(int device, std::size_t function, std::uint64_t work, void* arguments,
-                      void* stream) const noexcept;
 
   const Vendor& vendor_;
   const KernelCalls& calls_;

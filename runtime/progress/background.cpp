@@ -11,6 +11,7 @@
 #include <climits>
 #include <ctime>
 #include <system_error>
+#include <utility>
 
 #include "runtime/base/limits.hpp"
 #include "runtime/progress/nudge.hpp"
@@ -68,25 +69,20 @@ void Background::take_over(Entry call) noexcept {
   entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (const std::int64_t left_at = left_at_ns_.load(std::memory_order_relaxed); left_at != 0) {
     left_at_ns_.store(0, std::memory_order_relaxed);
-    judge(call, base::now_ns() - left_at);
+    // Select the mode from the time that the owner spent outside HMC with an operation in flight. This is also done in
+    // prompt mode, where the thread may not have observed that time.
+    if (base::now_ns() - left_at > prompt_ns) {
+      prompt_votes_ = 0;
+      prompt_.store(false, std::memory_order_relaxed);
+    } else if (call == Entry::asks && has_just_started_ && !prompt_.load(std::memory_order_relaxed) &&
+               ++prompt_votes_ >= votes_for_prompt) {
+      prompt_votes_ = 0;
+      prompt_.store(true, std::memory_order_relaxed);
+      wake_background(*door_);  // its current sleep may be longer than the maximum of this mode
+    }
   }
   has_just_started_ = call == Entry::starts;
   quiet();
-}
-
-/// Selects the mode from the time that the owner spent outside HMC with an operation in flight (`away`). Also called in
-/// prompt mode, where the thread may not have observed this.
-void Background::judge(Entry call, std::int64_t away) noexcept {
-  if (away > prompt_ns) {
-    prompt_votes_ = 0;
-    prompt_.store(false, std::memory_order_relaxed);
-    return;
-  }
-  if (call != Entry::asks || !has_just_started_ || prompt_.load(std::memory_order_relaxed)) return;
-  if (++prompt_votes_ < votes_for_prompt) return;
-  prompt_votes_ = 0;
-  prompt_.store(true, std::memory_order_relaxed);
-  wake_background(*door_);  // its current sleep may be longer than the maximum of this mode
 }
 
 void Background::leave() noexcept {
@@ -101,8 +97,8 @@ void Background::leave() noexcept {
 /// owner steps once more, because an event before the request caused no nudge.
 void Background::settle() noexcept {
   if (!something_goes_on()) return quiet();
-  if (!thread_.joinable() && !begin_thread()) return;
-  unpark();
+  if (!begin()) return;
+  if (std::exchange(parked_, false)) wake_background(*door_);
   const bool at_once = something_waits_for_a_stream();  // a stream doesn't nudge
   if (at_once || !prompt_.load(std::memory_order_relaxed)) {
     ask();
@@ -140,7 +136,8 @@ void Background::quiet() noexcept {
     door_->wanted.store(Doorbell::quiet, std::memory_order_relaxed);
 }
 
-bool Background::begin_thread() noexcept {
+bool Background::begin() noexcept {
+  if (is_running()) return true;
   if (!allowed_) return false;
   door_ = &waiter_.page().doorbell(waiter_.local_index());
   sigset_t all, before;  // the thread blocks all signals, so the application's threads handle them
@@ -156,12 +153,6 @@ bool Background::begin_thread() noexcept {
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread_.joinable();
-}
-
-void Background::unpark() noexcept {
-  if (!parked_) return;
-  parked_ = false;
-  wake_background(*door_);
 }
 
 void Background::stop() noexcept {
@@ -232,10 +223,7 @@ Background::Found Background::look() noexcept {
   if (!is_nudged && !owner_is_away && !awake_) return Found::nothing;
   const std::unique_lock guard(lock_, std::try_to_lock);
   if (!guard.owns_lock()) return is_nudged || awake_ || owner_is_away ? Found::lock_busy : Found::nothing;
-  return serve();
-}
 
-Background::Found Background::serve() noexcept {
   quiet();
   awake_ = false;
   if (!something_goes_on()) {

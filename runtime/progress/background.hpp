@@ -65,7 +65,7 @@ class Background {
   bool allowed() const noexcept { return allowed_; }
   bool is_running() const noexcept { return thread_.joinable(); }
   /// False if the thread isn't allowed or can't be created.
-  bool begin() noexcept { return is_running() || begin_thread(); }
+  bool begin() noexcept;
   /// The kind of a call by the owner: it starts an operation, tests or waits for an operation, or blocks in a
   /// collective. Only a test or wait directly after a start indicates that the owner doesn't compute meanwhile. Several
   /// consecutive starts, or a blocking collective in between, don't count.
@@ -90,11 +90,8 @@ class Background {
   void enter(Entry call) noexcept;
   void leave() noexcept;
   void take_over(Entry call) noexcept;
-  void judge(Entry call, std::int64_t away) noexcept;
   /// Called at the end of the owner's call, which holds the lock.
   void settle() noexcept;
-  bool begin_thread() noexcept;
-  void unpark() noexcept;
   bool something_goes_on() const noexcept;
   bool something_waits_for_a_stream() const noexcept;
   int step_all(Started::By who) noexcept;
@@ -104,7 +101,6 @@ class Background {
   // ---- called by the thread
   void run() noexcept;
   Found look() noexcept;
-  Found serve() noexcept;
   void sleep(std::uint32_t nudges, std::int64_t span_ns) const noexcept;
 
   base::Waiter& waiter_;

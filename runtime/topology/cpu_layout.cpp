@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include <hmc/error.hpp>
 
@@ -180,54 +181,37 @@ CpuSet to_set(hwloc_const_cpuset_t bitmap, const CpuSet& allowed) {
   return set & allowed;
 }
 
-std::string model_of(const Topology& topology) {
-  for (const hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
-    for (unsigned i = 0; i < package->infos_count; ++i)
-      if (std::string_view(package->infos[i].name) == "CPUModel") return package->infos[i].value;
-  }
-  return {};
-}
+}  // namespace
 
-void add_numa_nodes(const Topology& topology, CpuLayout& layout) {
+CpuLayout load_cpu_layout() {
+  const Topology topology = load();
+  CpuLayout layout;
+  for (const hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE))
+    for (unsigned i = 0; i < package->infos_count; ++i)
+      if (layout.model.empty() && std::string_view(package->infos[i].name) == "CPUModel")
+        layout.model = package->infos[i].value;
+  layout.allowed = CpuSet::of_this_thread();
+
   for (const hwloc_obj_t node : objects(topology, HWLOC_OBJ_NUMANODE)) {
     CpuSet cpus = to_set(node->cpuset, layout.allowed);
     if (cpus.empty()) continue;  // no CPU of this node is allowed
     layout.numa_nodes.push_back({static_cast<int>(node->os_index), node->attr->numanode.local_memory, std::move(cpus)});
   }
   if (layout.numa_nodes.empty()) layout.numa_nodes.push_back({0, 0, layout.allowed});
-}
 
-int numa_node_of(const CpuLayout& layout, const CpuSet& cpus) {
-  for (std::size_t i = 0; i < layout.numa_nodes.size(); ++i) {
-    if (!(layout.numa_nodes[i].cpus & cpus).empty()) return static_cast<int>(i);
-  }
-  return 0;
-}
-
-void add_core(CpuLayout& layout, CpuSet cpus) {
-  if (cpus.empty()) return;
-  const int numa_node = numa_node_of(layout, cpus);
-  layout.cores.push_back({static_cast<int>(layout.cores.size()), numa_node, std::move(cpus)});
-}
-
-void add_cores(const Topology& topology, CpuLayout& layout) {
+  const auto add_core = [&](CpuSet cpus) {
+    if (cpus.empty()) return;
+    const auto found =
+        std::ranges::find_if(layout.numa_nodes, [&](const NumaNode& node) { return !(node.cpus & cpus).empty(); });
+    const auto numa_node = found == layout.numa_nodes.end() ? 0 : static_cast<int>(found - layout.numa_nodes.begin());
+    layout.cores.push_back({static_cast<int>(layout.cores.size()), numa_node, std::move(cpus)});
+  };
   // Some virtual machines don't report cores. Then each CPU is treated as a core.
   for (const hwloc_obj_type_t type : {HWLOC_OBJ_CORE, HWLOC_OBJ_PU}) {
-    for (const hwloc_obj_t object : objects(topology, type)) add_core(layout, to_set(object->cpuset, layout.allowed));
-    if (!layout.cores.empty()) return;
+    if (!layout.cores.empty()) break;
+    for (const hwloc_obj_t object : objects(topology, type)) add_core(to_set(object->cpuset, layout.allowed));
   }
-  add_core(layout, layout.allowed);
-}
-
-}  // namespace
-
-CpuLayout load_cpu_layout() {
-  const Topology topology = load();
-  CpuLayout layout;
-  layout.model = model_of(topology);
-  layout.allowed = CpuSet::of_this_thread();
-  add_numa_nodes(topology, layout);
-  add_cores(topology, layout);
+  if (layout.cores.empty()) add_core(layout.allowed);
   if (layout.cores.empty()) throw Error(Code::unsupported, "load_cpu_layout", "hwloc found no CPU that we may use");
   return layout;
 }
