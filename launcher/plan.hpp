@@ -8,7 +8,6 @@
 
 #include "launcher/options.hpp"
 #include "runtime/topology/cpu_layout.hpp"
-#include "runtime/topology/cpu_layout.hpp"
 
 namespace hmc::launcher {
 

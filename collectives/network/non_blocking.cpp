@@ -47,8 +47,8 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
   return {};
 }
 
-Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket, std::unique_ptr<device::HostCopies> copies,
-                           std::unique_ptr<StreamPosition> place) noexcept {
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
+                           std::unique_ptr<device::HostCopies> copies, std::unique_ptr<StreamPosition> place) noexcept {
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();

@@ -122,7 +122,7 @@ class Fabric {
   std::vector<Figures> device_figures;
 
   WindowRegistry windows;
-  std::uint64_t last_team = 0;             ///< number of teams created by this rank, without the world
+  std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world
   std::vector<device::OpenStreams*> open_streams;  ///< of all teams
   CurrentOperation operation;
 
