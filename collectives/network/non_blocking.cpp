@@ -69,7 +69,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
   }
 }
 
-void ScheduleTeam::complete(Operation& operation) noexcept {
+void ScheduleTeam::finish_operation(Operation& operation) noexcept {
   if (operation.copies != nullptr) [[unlikely]] {
     operation.lost = operation.copies->finish();
     if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;

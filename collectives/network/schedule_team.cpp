@@ -273,7 +273,7 @@ int ScheduleTeam::step(By who) noexcept {
       break;
     }
     if (!operation.blocking()) {
-      complete(operation);
+      finish_operation(operation);
       --i;
     }
   }

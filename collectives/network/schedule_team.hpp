@@ -127,7 +127,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
   base::Status check_idle(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
-  void complete(Operation& operation) noexcept;
+  void finish_operation(Operation& operation) noexcept;
   void free_operation(Operation& operation) noexcept;
   base::Status begin_blocking(const CollectiveArgs& args) noexcept;
   base::Status wait_for(Operation& operation) noexcept;
