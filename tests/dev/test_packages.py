@@ -47,6 +47,13 @@ SUDO_THAT_WORKS = '[[ $1 != -n ]] || shift; exec "$@"'
 SUDO_THAT_REFUSES = 'echo "sudo: a password is required" >&2; exit 1'
 
 
+# tests/vm/prepare, which downloads the guest's kernel.
+PREPARE = '''#!/usr/bin/env bash
+[[ -e $FAKES/lists && ! -e $FAKES/no_network ]] || { echo "apt-get can't download it" >&2; exit 1; }
+mkdir -p "$1"; echo kernel >"$1/initramfs"
+'''
+
+
 class Packages(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -57,6 +64,10 @@ class Packages(unittest.TestCase):
             folder.mkdir(parents=True)
         for file in ("dev", "cmake/progress"):
             shutil.copy(ROOT / file, self.tree / file)
+        (self.tree / "tests" / "vm").mkdir(parents=True)
+        prepare = self.tree / "tests" / "vm" / "prepare"
+        prepare.write_text(PREPARE)
+        prepare.chmod(0o755)
         for tool in TOOLS:
             (self.fakes / "bin" / tool).symlink_to(shutil.which(tool))
         for name, text in FAKES.items():
@@ -216,6 +227,19 @@ class Packages(unittest.TestCase):
                 self.assertEqual(status, 0, err)
                 self.assertIn("continuing without libamdhip64-dev", err)
                 (self.fakes / trouble).unlink()
+
+    def test_the_kernel_of_the_guest_is_fetched_with_new_lists(self):
+        status, _, err = self.dev("test", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertTrue((self.tree / "build" / "vm" / "initramfs").exists())
+        self.assertFalse((self.tree / "build" / "vm.missing").exists())
+
+    def test_an_unavailable_kernel_is_no_error_and_the_reason_is_kept(self):
+        (self.fakes / "no_network").touch()
+        status, _, err = self.dev("test", as_root=True)
+        self.assertEqual(status, 0, err)
+        self.assertIn("continuing without tests with RDMA devices: apt-get can't download it\n", err)
+        self.assertEqual((self.tree / "build" / "vm.missing").read_text(), "apt-get can't download it\n")
 
     def test_a_check_without_its_tool_is_reported_and_the_others_run(self):
         self.lose("clang", "shellcheck")

@@ -31,7 +31,9 @@ class Worker {
   /// For poll(2). After arm() returned true, it becomes readable when the worker has events to progress.
   int event_fd() const;
   /// Returns false if the worker has events to progress first.
-  bool arm() noexcept { return ucp_.ucp_worker_arm(worker_) == UCS_OK; }
+  /// UCX arms a completion queue after it has read the pending events. A verbs device needs to report only completions
+  /// after that, so the queue is polled once more.
+  bool arm() noexcept { return ucp_.ucp_worker_arm(worker_) == UCS_OK && ucp_.ucp_worker_progress(worker_) == 0; }
 
   const std::string& transports() const noexcept { return transports_; }  ///< the transports in use
   ucp_worker_h handle() const noexcept { return worker_; }
