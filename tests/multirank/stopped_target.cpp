@@ -1,5 +1,5 @@
-// Verbs complete while the target's process is stopped: neither its CPU nor a progress thread of it takes part. Only for
-// wires that promise this: shared memory and RDMA.
+// Verbs complete while the target's process is stopped: neither its CPU nor a progress thread of it takes part. Only
+// for wires that promise this: shared memory and RDMA.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -15,7 +15,6 @@
 namespace {
 
 using hmc::Window;
-using hmc::spmd::Me;
 using hmc::spmd::Pattern;
 
 constexpr std::array<std::size_t, 5> sizes{1, 8, 333, 8192, 300001};
