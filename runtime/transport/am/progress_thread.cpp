@@ -12,7 +12,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/signal_mask.hpp"
+#include "runtime/transport/signal_mask.hpp"
 
 namespace hmc::transport::am {
 

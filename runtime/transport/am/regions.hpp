@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "runtime/transport/am/nonce.hpp"
+#include "runtime/transport/nonce.hpp"
 #include "runtime/transport/wire.hpp"
 
 namespace hmc::transport::am {

@@ -13,7 +13,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/deadline.hpp"
-#include "runtime/transport/am/signal_mask.hpp"
+#include "runtime/transport/signal_mask.hpp"
 
 namespace hmc::transport::ucx {
 
@@ -84,7 +84,7 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   worker_params.flags =
       UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // requests of a failed peer; the worker frees their buffers
-  const am::SignalMask mask;                // UCX starts a thread here
+  const SignalMask mask;                    // UCX starts a thread here
   const ucs_status_t status = ucp_.ucp_worker_create(context_, &worker_params, &worker_);
   if (status != UCS_OK) {
     ucp_.ucp_cleanup(context_);

@@ -8,7 +8,7 @@
 
 #include <hmc/error.hpp>
 
-namespace hmc::transport::am {
+namespace hmc::transport {
 
 /// 64 random bits from the kernel, never 0. Throws Error.
 inline std::uint64_t make_nonce() {
@@ -26,4 +26,4 @@ inline std::uint64_t make_nonce() {
   return nonce;
 }
 
-}  // namespace hmc::transport::am
+}  // namespace hmc::transport

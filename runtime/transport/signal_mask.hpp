@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-namespace hmc::transport::am {
+namespace hmc::transport {
 
 /// A thread inherits its creator's mask. Signals are for the user's threads: the user's handlers must not run on a
 /// thread of HMC or of a library.
@@ -22,4 +22,4 @@ class SignalMask {
   sigset_t saved_;
 };
 
-}  // namespace hmc::transport::am
+}  // namespace hmc::transport

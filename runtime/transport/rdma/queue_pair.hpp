@@ -1,0 +1,104 @@
+// QueuePair: one reliable connection, and the records of its requests in flight.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/transport/rdma/device.hpp"
+#include "runtime/transport/wire.hpp"
+
+namespace hmc::transport::rdma {
+
+/// The peer's half of a connection, from the handshake.
+struct Remote {
+  ibv_gid gid{};
+  std::uint16_t lid = 0;
+  std::uint32_t number = 0;
+  std::uint32_t first_packet = 0;
+  std::uint8_t mtu = IBV_MTU_1024;
+  std::uint8_t reads = 1;  ///< READs and atomics that the peer accepts at once
+};
+
+/// The effect of a completed request.
+struct Record {
+  enum class Kind : std::uint8_t { none, ticket, copy_out, atomic, loop };
+  Kind kind = Kind::none;
+  bool is_stripe = false;
+  std::uint16_t slot = 0;            ///< 1 + the index of the bounce buffer that becomes free; 0: none
+  std::uint32_t bytes = 0;           ///< of copy_out
+  std::byte* destination = nullptr;  ///< of copy_out
+  Ticket ticket = done;
+};
+
+/// The send queue is a ring: request number n has record n % depth. The device completes the requests of one queue pair
+/// in order, so the completion of a signalled request completes all earlier ones. At least one request in a quarter of
+/// the queue is signalled, so a full queue always empties.
+/// Threads: the progress thread creates and connects it under Connections' lock; afterwards only the owner uses it.
+class QueuePair {
+ public:
+  static constexpr std::uint32_t wanted_depth = 256;
+  static constexpr std::uint32_t wanted_inline = 220;
+
+  /// Throws Error{unavailable}.
+  QueuePair(const Device& device, ibv_cq* completions, std::uint64_t id);
+
+  std::uint32_t number() const noexcept { return pair_->qp_num; }
+  std::uint32_t first_packet() const noexcept { return first_packet_; }
+  /// Throws Error{unavailable}.
+  void connect(const Device& device, const Remote& remote);
+  /// All requests in flight fail with completions.
+  void fail() noexcept;
+
+  std::uint32_t depth() const noexcept { return depth_; }
+  std::uint32_t inline_max() const noexcept { return inline_max_; }
+  bool has_room(std::uint32_t requests) const noexcept { return head_ - tail_ + requests <= depth_; }
+  bool is_idle() const noexcept { return head_ == tail_; }
+  /// True if the completion of a request in flight is going to complete all requests in flight.
+  bool is_covered() const noexcept { return is_idle() || last_signalled_ == head_; }
+
+  /// Adds a request, which post() hands to the device. The caller has checked has_room(). `request` may set
+  /// IBV_SEND_INLINE; the other flags and the id are set here.
+  void add(ibv_send_wr& request, const Record& record, bool signal) noexcept;
+  /// The requests of add() since the last post(), linked by `next`. Returns errno.
+  int post(ibv_send_wr& first) noexcept {
+    ibv_send_wr* bad = nullptr;
+    return ::ibv_post_send(pair_.get(), &first, &bad);
+  }
+  /// The next request starts after the READs and atomics in flight.
+  void fence() noexcept { fences_next_ = fences_next_ || static_cast<std::int32_t>(last_read_ - tail_) > 0; }
+
+  /// The registered word into which the device writes the result of the next request.
+  ibv_sge next_result() const noexcept {
+    return {reinterpret_cast<std::uint64_t>(&results_[head_ % depth_]), 8, results_registration_->lkey};
+  }
+
+  /// Calls `effect(record, result)` for every request that the completion with this id completes, oldest first. Each
+  /// record's place is free before its effect.
+  template <typename Effect> void complete(std::uint64_t id, Effect&& effect) noexcept {
+    const auto last = static_cast<std::uint32_t>(id);
+    while (static_cast<std::int32_t>(last - tail_) >= 0) {
+      const Record record = records_[tail_ % depth_];
+      const std::uint64_t result = results_[tail_ % depth_];
+      ++tail_;
+      effect(record, result, last == tail_ - 1);
+    }
+  }
+
+ private:
+  Owned<ibv_qp> pair_;
+  Owned<ibv_mr> results_registration_;
+  std::vector<std::uint64_t> results_;
+  std::vector<Record> records_;
+  std::uint64_t id_ = 0;  // the upper half of the requests' ids
+  std::uint32_t depth_ = 0;
+  std::uint32_t inline_max_ = 0;
+  std::uint32_t first_packet_ = 0;
+  std::uint32_t head_ = 0;            // the number of the next request
+  std::uint32_t tail_ = 0;            // the number of the oldest request in flight
+  std::uint32_t last_signalled_ = 0;  // 1 + the number of the last signalled request
+  std::uint32_t last_read_ = 0;       // 1 + the number of the last READ or atomic
+  bool fences_next_ = false;
+};
+
+}  // namespace hmc::transport::rdma
