@@ -12,6 +12,15 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 
+if(HMC_WITH_VERBS)
+  pkg_check_modules(VERBS libibverbs) # its headers; the library is opened at run time
+  if(NOT VERBS_FOUND)
+    message(WARNING "libibverbs-dev isn't here: between nodes this build has no RMA in RDMA hardware")
+  endif()
+else()
+  set(VERBS_FOUND FALSE)
+endif()
+
 if(HMC_WITH_UCX)
   pkg_check_modules(UCX IMPORTED_TARGET ucx)
   if(NOT UCX_FOUND)

@@ -13,6 +13,9 @@
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/am/ucx/ucx_wire.hpp"
 #endif
+#ifdef HMC_HAVE_VERBS
+#include "runtime/transport/rdma/verbs_wire.hpp"
+#endif
 
 namespace hmc::job {
 
@@ -29,10 +32,17 @@ std::unique_ptr<Wire> make_ucx([[maybe_unused]] const WireContext& context) {
 #endif
 }
 
+std::unique_ptr<Wire> make_verbs([[maybe_unused]] const WireContext& context) {
+#ifdef HMC_HAVE_VERBS
+  return transport::make_verbs_wire(context);
+#else
+  throw Error(Code::unavailable, "wires", "this build has no verbs wire", "build it with libibverbs-dev installed");
+#endif
+}
+
 /// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX uses TCP, and is slower than the
 /// tcp wire.
 bool has_rdma_device() {
-#ifdef HMC_HAVE_UCX
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::is_empty("/dev/infiniband", error) || error) return false;
@@ -42,7 +52,6 @@ bool has_rdma_device() {
       std::string state;
       if (std::getline(in, state) && state.find("ACTIVE") != std::string::npos) return true;
     }
-#endif
   return false;
 }
 
@@ -50,6 +59,12 @@ bool has_rdma_device() {
 
 std::vector<WireInfo> list_wires() {
   std::vector<WireInfo> wires{{"shm", true, "memory of ranks on the same node"}};
+#ifdef HMC_HAVE_VERBS
+  const transport::VerbsState verbs = transport::verbs_state();
+  wires.push_back({"verbs", verbs.is_usable, verbs.why});
+#else
+  wires.push_back({"verbs", false, "built without libibverbs-dev"});
+#endif
 #ifdef HMC_HAVE_UCX
   wires.push_back(
       {"ucx", true,
@@ -62,22 +77,37 @@ std::vector<WireInfo> list_wires() {
   return wires;
 }
 
-std::string_view wire_between_nodes(bool one_machine) { return !one_machine && has_rdma_device() ? "ucx" : "tcp"; }
+std::string_view wire_between_nodes(bool one_machine) {
+  if (one_machine || !has_rdma_device()) return "tcp";
+#if defined(HMC_HAVE_VERBS)
+  return "verbs";
+#elif defined(HMC_HAVE_UCX)
+  return "ucx";
+#else
+  return "tcp";
+#endif
+}
 
 std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   const std::string& forced = context.env->transport;
   std::vector<std::unique_ptr<Wire>> wires;
   if (forced.empty() || forced == "shm")
     wires.push_back(std::make_unique<transport::ShmWire>(context.rank, *context.node_link, *context.waiter));
+  if (forced == "verbs") wires.push_back(make_verbs(context));
+  if (forced == "ucx") wires.push_back(make_ucx(context));
   const bool between_nodes = forced.empty() && context.several_nodes;
-  if (forced == "ucx") {
-    wires.push_back(make_ucx(context));
-  } else if (between_nodes && wire_between_nodes(context.one_machine) == "ucx") {
-    try {
-      wires.push_back(make_ucx(context));
-    } catch (const Error& error) {
-      if (context.log != nullptr) context.log->warn("the RDMA device isn't used: {}", error.detail().message);
-    }
+  if (between_nodes && wire_between_nodes(context.one_machine) != "tcp") {
+    const auto add = [&](auto make) {
+      try {
+        wires.push_back(make(context));
+        return true;
+      } catch (const Error& error) {
+        if (context.log != nullptr) context.log->warn("the RDMA device isn't used: {}", error.detail().message);
+        return false;
+      }
+    };
+    const bool prefers_verbs = wire_between_nodes(context.one_machine) == "verbs";
+    if (!prefers_verbs || !add(make_verbs)) add(make_ucx);
   }
   if (forced == "tcp" || between_nodes) wires.push_back(transport::make_tcp_wire(context));
   return wires;

@@ -23,7 +23,10 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_SECRET", "64 hex digits", "", "the job's secret; every control message is authenticated with it"},
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
     {"HMC_LAUNCHER", "a word", "", "the launcher that set the variables above; empty: set by hand"},
-    {"HMC_TRANSPORT", "shm, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_TRANSPORT", "shm, verbs, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_RDMA_DEVICE", "device, device:port", "the best with an active port", "the RDMA device of the verbs wire"},
+    {"HMC_RDMA_GID", "0..255", "RoCE v2, IPv4 first", "the index of the verbs wire's local address"},
+    {"HMC_RDMA_QPS", "1..8", "1", "queue pairs per peer, over which the verbs wire distributes large transfers"},
     {"HMC_TCP_CONGESTION", "auto, system", "auto",
      "auto: reno instead of bbr on loopback and within one IP network; system: the system's default"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "the log level on stderr"},
@@ -195,7 +198,12 @@ Env Env::from(Lookup lookup) {
   for (const std::string_view name : foreign_table) {
     if (auto value = lookup(name); value && !value->empty()) env.foreign.emplace(name, *std::move(value));
   }
-  env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "ucx", "tcp"});
+  env.transport = read_word(lookup, "HMC_TRANSPORT", {"shm", "verbs", "ucx", "tcp"});
+  env.rdma_device = read_word(lookup, "HMC_RDMA_DEVICE");
+  env.rdma_gid = read_int(lookup, "HMC_RDMA_GID", 0).value_or(-1);
+  if (env.rdma_gid > 255) refuse("HMC_RDMA_GID", std::to_string(env.rdma_gid));
+  env.rdma_queue_pairs = read_int(lookup, "HMC_RDMA_QPS", 1).value_or(1);
+  if (env.rdma_queue_pairs > 8) refuse("HMC_RDMA_QPS", std::to_string(env.rdma_queue_pairs));
   env.keeps_tcp_congestion = read_word(lookup, "HMC_TCP_CONGESTION", {"auto", "system"}) == "system";
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);

@@ -60,6 +60,9 @@ class Env {
 
   // behaviour
   std::string transport;              ///< the forced wire; empty: the best per pair
+  std::string rdma_device;            ///< "device" or "device:port"; empty: the best
+  int rdma_gid = -1;                  ///< the index of the local address; negative: by preference
+  int rdma_queue_pairs = 1;           ///< per peer
   bool keeps_tcp_congestion = false;  ///< sockets keep the system's congestion control
   LogLevel log = LogLevel::warn;
   std::chrono::nanoseconds timeout{std::chrono::seconds{300}};

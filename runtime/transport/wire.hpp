@@ -80,6 +80,7 @@ struct Capabilities {
   bool direct = false;             ///< channels provide load/store addresses
   bool needs_target = false;       ///< the target's CPU executes the verbs, so the target needs a progress thread
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
+  bool atomic_with_cpu = true;     ///< atomics are atomic with those of the target's CPU
 };
 
 /// Access to one peer's region. Created by Wire::connect, lives as long as the window. The destructor abandons the
@@ -118,7 +119,7 @@ struct Reach {
 ///  - after fence(), puts and atomics to a peer become visible there after those issued before it;
 ///  - when a flush ticket is done, earlier puts and atomics are visible at the target, even while the
 ///    target computes or sleeps;
-///  - atomics are atomic with each other and with the target's own on the same word;
+///  - atomics are atomic with each other and, if Capabilities::atomic_with_cpu, with the target's own on the same word;
 ///  - a transfer that is abandoned, or whose channel ends, no longer accesses local memory when the call returns;
 ///  - the wire outlives its channels.
 class Wire : public progress::WireTickets {

@@ -13,6 +13,9 @@
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/am/ucx/ucx_wire.hpp"
 #endif
+#ifdef HMC_HAVE_VERBS
+#include "runtime/transport/rdma/verbs_wire.hpp"
+#endif
 
 namespace hmc::conformance {
 
@@ -38,6 +41,19 @@ std::unique_ptr<transport::Wire> Fixture::make(const std::string& name) {
     const auto fault = spmd::SimWire::fault_named(me.options.setting("fault", "none"));
     return std::make_unique<spmd::SimWire>(me.rank, me.options.seed, fault);
   }
+#ifdef HMC_HAVE_VERBS
+  if (name == "verbs") {
+    const transport::VerbsState state = transport::verbs_state();
+    if (!state.is_usable) spmd::skip(state.why);
+    transport::WireContext context;
+    context.rank = me.rank;
+    context.size = me.size;
+    context.waiter = &waiter_;
+    context.log = &log_;
+    context.env = &me.env;
+    return transport::make_verbs_wire(context);
+  }
+#endif
   transport::am::Options options;
   options.rank = me.rank;
   options.size = me.size;

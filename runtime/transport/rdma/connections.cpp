@@ -199,6 +199,7 @@ void Connections::post_receive(std::uint32_t index) noexcept {
 }
 
 void Connections::receive(base::ByteView bytes) noexcept {
+  if (peers_.empty()) return;  // this rank doesn't have the addresses yet: the peer repeats its request
   base::ByteReader in(bytes);
   const auto kind = in.number<Kind>();
   const auto secret = in.number<std::uint64_t>();

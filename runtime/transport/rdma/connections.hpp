@@ -50,6 +50,7 @@ struct Peer {
   bool is_open = false;            ///< the owner has seen is_ready
   base::Status failure;            ///< the first failure; permanent
   std::uint32_t stripes = 0;       ///< requests in flight on queue pairs other than the first
+  bool is_fenced = false;          ///< stripes must wait for the requests in flight on the first queue pair
 };
 
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue

@@ -86,9 +86,9 @@ class QueuePair {
   }
 
  private:
-  Owned<ibv_qp> pair_;
-  Owned<ibv_mr> results_registration_;
   std::vector<std::uint64_t> results_;
+  Owned<ibv_mr> results_registration_;
+  Owned<ibv_qp> pair_;
   std::vector<Record> records_;
   std::uint64_t id_ = 0;  // the upper half of the requests' ids
   std::uint32_t depth_ = 0;
