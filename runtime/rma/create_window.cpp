@@ -33,7 +33,8 @@ base::Bytes encode(const Description& description) {
   base::ByteWriter out;
   out.number(description.failure.code).text(description.failure.message).text(description.failure.hint);
   out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
-  for (const base::Bytes& key : description.keys) out.blob(key);
+  for (const auto& [wire, key] : description.keys) out.text(wire).blob(key);
+  out.number(static_cast<std::uint8_t>(description.has_device_atomics));
   out.blob(description.device).number(description.share).number(static_cast<std::uint32_t>(description.helpers.size()));
   for (const int rank : description.helpers) out.number(rank);
   return out.take();
@@ -49,9 +50,11 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   description.next_id = in.number<std::uint64_t>();
   const auto keys = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < keys && in.ok(); ++i) {
+    std::string wire = in.text();
     const base::ByteView key = in.blob();
-    description.keys.emplace_back(key.begin(), key.end());
+    description.keys.emplace_back(std::move(wire), base::Bytes(key.begin(), key.end()));
   }
+  description.has_device_atomics = in.number<std::uint8_t>() != 0;
   const base::ByteView device = in.blob();
   description.device.assign(device.begin(), device.end());
   description.share = in.number<std::uint64_t>();
@@ -181,6 +184,8 @@ WindowPeers connect(TeamCore& team, WindowResources& own, std::vector<Descriptio
     peers[rank].wire = static_cast<std::int8_t>(fabric.peer(world).wire);
     peers[rank].local_index = static_cast<std::int16_t>(fabric.peer(world).local_index);
   }
+  // All ranks agree. A wire with such atomics reaches either all ranks of the job or none.
+  const bool has_device_atomics = std::ranges::any_of(ranks, &Description::has_device_atomics);
   for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
     std::vector<int> served;  // world ranks on this wire
     std::vector<WindowPeer*> served_as;
@@ -191,14 +196,28 @@ WindowPeers connect(TeamCore& team, WindowResources& own, std::vector<Descriptio
         served.push_back(peer.world);
         served_as.push_back(&peer);
       }
-      if (wire < ranks[rank].keys.size())
-        keys[static_cast<std::size_t>(peer.world)] = std::move(ranks[rank].keys[wire]);
+      for (auto& [name, key] : ranks[rank].keys)
+        if (name == fabric.wires[wire]->name()) keys[static_cast<std::size_t>(peer.world)] = std::move(key);
+    }
+    // The CPU's atomics on mapped memory would not be atomic with those of the device.
+    const std::size_t by_channel = served.size();
+    if (has_device_atomics && !fabric.wires[wire]->capabilities().atomic_with_cpu) {
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (peers[rank].direct == nullptr || !ranks[rank].device.empty()) continue;
+        served.push_back(peers[rank].world);
+        served_as.push_back(&peers[rank]);
+      }
     }
     auto channels = fabric.wires[wire]->connect(own.registered_region, keys, served, deadline);
     if (!served.empty()) own.wires.push_back(static_cast<int>(wire));
     for (std::size_t i = 0; i < served.size(); ++i) {
       served_as[i]->channel = channels[i].get();
-      served_as[i]->direct = channels[i]->direct();
+      if (i < by_channel) {
+        served_as[i]->direct = channels[i]->direct();
+      } else {
+        served_as[i]->wire = static_cast<std::int8_t>(wire);
+        served_as[i]->has_device_atomics = true;
+      }
       own.channels.push_back(std::move(channels[i]));
     }
   }
@@ -305,7 +324,13 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
     }
     own.allocation = std::move(allocation);
     for (; own.registered < fabric.wires.size(); ++own.registered)
-      mine.keys.push_back(fabric.wires[own.registered]->register_region(own.registered_region));
+      mine.keys.emplace_back(fabric.wires[own.registered]->name(),
+                             fabric.wires[own.registered]->register_region(own.registered_region));
+    for (int rank = 0; rank < team.size(); ++rank) {
+      const auto wire = static_cast<std::size_t>(fabric.peer(team.world_rank(rank)).wire);
+      mine.has_device_atomics =
+          mine.has_device_atomics || !fabric.wires[wire]->capabilities().atomic_with_cpu;
+    }
   } catch (...) {
     mine.failure = detail_of(std::current_exception());
   }

@@ -373,7 +373,7 @@ bool WindowCore::test_until(std::uint64_t offset, Cmp compare, std::uint64_t val
 std::uint64_t WindowCore::atomic(const char* operation, const transport::Atomic& atomic, int rank,
                                  std::uint64_t offset) {
   const WindowPeer& peer = check_word(operation, rank, offset, atomic.width);
-  if (peer.direct != nullptr) [[likely]] {
+  if (peer.direct != nullptr && !peer.has_device_atomics) [[likely]] {
     const std::uint64_t old = transport::apply_atomic(atomic, peer.direct + offset);
     fabric().waiter.ring(peer.local_index);
     return old;
@@ -384,6 +384,11 @@ std::uint64_t WindowCore::atomic(const char* operation, const transport::Atomic&
   fabric().note_unflushed();
   require(fabric(), peer.channel->atomic(atomic, offset, &result, ticket), call);
   wait_ticket(peer, ticket, call, base::Activity::atomic);
+  // Stores to the mapped part follow at once, without the wire's order.
+  if (peer.direct != nullptr) {
+    if (ticket == transport::done) flush_wire(peer.wire, peer.world, job_timeout);
+    fabric().waiter.ring(peer.local_index);
+  }
   return result;
 }
 

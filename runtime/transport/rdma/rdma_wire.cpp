@@ -120,12 +120,15 @@ Capabilities RdmaWire::capabilities() const noexcept {
 
 void RdmaWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
   open_.reserve(addresses.size());  // so that open() doesn't allocate
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank)
+    if (addresses[rank].empty()) without_ = static_cast<int>(rank);
   connections_.set_addresses(addresses);
 }
 
 Reach RdmaWire::reaches(int peer) const {
-  if (peer < 0 || peer >= connections_.count() || !connections_.at(peer).has_address)
-    return {false, "that rank has no verbs wire"};
+  // For all ranks or for none: the atomics on a rank's words must not be divided between a device and a CPU.
+  if (without_ >= 0 || peer < 0 || peer >= connections_.count())
+    return {false, fmt::format("rank {} has no verbs wire", without_ >= 0 ? without_ : peer)};
   return {true, fmt::format("RDMA by {}; 64-bit fetch-add and compare-swap by the device, other atomics by loops of "
                             "compare-swaps",
                             device().description())};
