@@ -72,6 +72,8 @@ WindowResources::WindowResources(std::shared_ptr<Fabric> of) noexcept : fabric(s
 
 WindowResources::~WindowResources() {
   disconnect();
+  // Without close() the peers may still access the part.
+  for (; registered > 0; --registered) fabric->wires[registered - 1]->retire_region(registered_region);
   release_part();
 }
 

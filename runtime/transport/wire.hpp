@@ -143,6 +143,8 @@ class Wire : public progress::WireTickets {
                                                         std::span<const int> peers, base::Deadline deadline) = 0;
   /// Requires that all peers have destroyed their channels.
   virtual void deregister_region(const Region& mine) noexcept = 0;
+  /// As deregister_region, while peers may still have channels. Their transfers with the region may fail, others not.
+  virtual void retire_region(const Region& mine) noexcept { deregister_region(mine); }
 
   // ---- direct receive
   /// Until end_receive_into(), puts into this part of this rank's region may write to `receive.to` instead. Returns

@@ -146,6 +146,7 @@ base::Bytes RdmaWire::register_region(const Region& mine) {
   }
   key.number(number_of(mine.base)).number(mine.bytes > 0 ? region.registration->rkey : 0U);
   regions_.push_back(std::move(region));
+  retired_.reserve(retired_.size() + regions_.size());  // so that retire_region() doesn't allocate
   return key.take();
 }
 
@@ -167,6 +168,14 @@ void RdmaWire::deregister_region(const Region& mine) noexcept {
   const auto region = std::ranges::find_if(
       regions_, [&](const Registered& one) { return one.base == mine.base && one.bytes == mine.bytes; });
   if (region != regions_.end()) regions_.erase(region);
+}
+
+void RdmaWire::retire_region(const Region& mine) noexcept {
+  const auto region = std::ranges::find_if(
+      regions_, [&](const Registered& one) { return one.base == mine.base && one.bytes == mine.bytes; });
+  if (region == regions_.end()) return;
+  retired_.push_back(std::move(region->registration));
+  regions_.erase(region);
 }
 
 const RdmaWire::Registered* RdmaWire::registered(const std::byte* memory, std::size_t bytes) const noexcept {

@@ -32,6 +32,9 @@ class RdmaWire final : public Wire {
                                                            std::span<const int> peers,
                                                            base::Deadline deadline) override;
   void deregister_region(const Region& mine) noexcept override;
+  /// The registration, and with it the pages, stays until the wire ends: a peer's access with an invalid key would fail
+  /// its connection.
+  void retire_region(const Region& mine) noexcept override;
 
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override { return transfers_.test(ticket); }
@@ -90,6 +93,7 @@ class RdmaWire final : public Wire {
   Connections connections_;
   BounceBuffers buffers_;
   std::vector<Registered> regions_;
+  std::vector<Owned<ibv_mr>> retired_;
   std::vector<Peer*> open_;  // peers with connections, for flush
   Transfers transfers_;
   int without_ = -1;  // a rank that has no verbs wire
