@@ -10,9 +10,9 @@ namespace hmc::transport::rdma {
 namespace {
 
 constexpr int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-/// 4.096 us * 2^16 = 268 ms, up to eight times: a peer that doesn't acknowledge fails after some seconds.
+/// 4.096 us * 2^16 = 268 ms, up to seven times: a peer that doesn't acknowledge fails after some seconds.
 constexpr std::uint8_t acknowledge_timeout = 16;
-constexpr std::uint8_t retries = 7;
+constexpr std::uint8_t retries = 6;  // Soft-RoCE repeats forever with 7
 
 void modify(ibv_qp* pair, ibv_qp_attr& attributes, int mask, const char* what) {
   if (const int error = Library::get().ibv_modify_qp(pair, &attributes, mask); error != 0) throw_errno(what, error);
@@ -73,7 +73,7 @@ void QueuePair::connect(const Device& device, const Remote& remote) {
   sending.qp_state = IBV_QPS_RTS;
   sending.timeout = acknowledge_timeout;
   sending.retry_cnt = retries;
-  sending.rnr_retry = retries;
+  sending.rnr_retry = 7;
   sending.sq_psn = first_packet_;
   sending.max_rd_atomic = static_cast<std::uint8_t>(
       std::min<int>(std::clamp(device.attributes().max_qp_init_rd_atom, 1, 16), std::max<int>(remote.reads, 1)));

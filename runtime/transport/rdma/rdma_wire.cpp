@@ -403,9 +403,7 @@ base::Status RdmaWire::move(const Channel& to, ibv_wr_opcode opcode, std::uint64
     ibv_sge part{number_of(local + at), static_cast<std::uint32_t>(now), key};
     ibv_send_wr request = transfer(opcode, &part, remote + at, to.key);
     const bool is_stripe = index > 0;
-    // The last request on each queue pair completes the earlier ones.
-    pair.add(request, {.kind = Record::Kind::ticket, .is_stripe = is_stripe, .ticket = opened},
-             chunk + peer.pairs.size() >= chunks);
+    pair.add(request, {.kind = Record::Kind::ticket, .is_stripe = is_stripe, .ticket = opened}, true);
     peer.stripes += is_stripe ? 1 : 0;
     stripes_ += is_stripe ? 1 : 0;
     post(peer, pair, request);
@@ -603,8 +601,13 @@ void RdmaWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     return transfer != nullptr && transfer->pinned && transfer->left > 0;
   };
   unsigned rounds = 0;
-  while (is_held() && base::now_ns() < limit)
+  for (std::uint32_t left = 0; is_held() && base::now_ns() < limit;) {
     if (progress() == 0) idle(rounds);
+    const Transfer* const transfer = transfers_.find(ticket);
+    if (transfer == nullptr || transfer->left == left) continue;
+    left = transfer->left;  // the peer receives: a slow network is no failure
+    limit = std::max(limit, base::now_ns() + longest_reclaim_ns);
+  }
   if (is_held()) {
     Peer& peer = connections_.at(transfers_.find(ticket)->peer);
     options_.log.warn("verbs: an abandoned transfer with rank {} doesn't complete: its connection is closed", peer.rank);

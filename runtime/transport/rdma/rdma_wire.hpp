@@ -38,7 +38,8 @@ class RdmaWire final : public Wire {
 
   int progress() noexcept override;
   base::Status test(Ticket ticket) noexcept override { return transfers_.test(ticket); }
-  /// If the device accesses the caller's memory, waits up to one second for the transfer. Then it closes the connection.
+  /// If the device accesses the caller's memory, waits for the transfer. Closes the connection if no request of it
+  /// completes for one second.
   void abandon(Ticket ticket) noexcept override;
   base::Status fence() noexcept override;
   base::Status flush(int peer, Ticket& ticket) noexcept override;
