@@ -197,9 +197,9 @@ void hmc_buffer_destroy(hmc_buffer_t buffer) { delete buffer; }
 void* hmc_buffer_ptr(hmc_buffer_t buffer) { return buffer == nullptr ? nullptr : buffer->object.ptr; }
 std::size_t hmc_buffer_size(hmc_buffer_t buffer) { return buffer == nullptr ? 0 : buffer->object.buffer_size; }
 hmc_memory_type hmc_buffer_memory_type(hmc_buffer_t buffer) {
-  return buffer == nullptr ? HMC_MEMORY_DEFAULT : static_cast<hmc_memory_type>(buffer->object.memory_type());
+  return buffer == nullptr ? HMC_MEMORY_DEFAULT : static_cast<hmc_memory_type>(buffer->object.mem_type);
 }
-int hmc_buffer_device_id(hmc_buffer_t buffer) { return buffer == nullptr ? -1 : buffer->object.device_id(); }
+int hmc_buffer_device_id(hmc_buffer_t buffer) { return buffer == nullptr ? -1 : buffer->object.device_id; }
 
 hmc_code hmc_buffer_write_from_cpu(hmc_buffer_t buffer, const void* source, std::size_t bytes, std::size_t bias) {
   return copy(buffer, "writeFromCpu", [&](hmc::ConnBuffer& b) { return b.writeFromCpu(source, bytes, bias); });

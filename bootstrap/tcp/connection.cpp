@@ -28,8 +28,8 @@ Secret session_key(const Secret& secret, base::ByteView client_nonce, base::Byte
 
 }  // namespace
 
-ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret, Side side)
-    : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()) {
+ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit)
+    : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()), opener_(limit) {
   if (side_ == Side::client) {
     sealer_.rekey(client_hello_key(secret_), Direction::to_server);
     opener_.rekey(server_hello_key(secret_, my_nonce_), Direction::to_client);

@@ -21,7 +21,7 @@ using SharedFd = std::shared_ptr<base::UniqueFd>;
 class ControlConnection {
  public:
   enum class Side { client, server };
-  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side);
+  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit = &payload_limit);
 
   int fd() const noexcept { return socket_.get(); }
   /// True if the peer has proved in this session, not by a replay, that it has the secret.

@@ -21,8 +21,8 @@ constexpr std::size_t most_unproven = 4096;
 
 }  // namespace
 
-PeerLoop::PeerLoop(const Secret& secret, Handler& handler)
-    : secret_(secret), handler_(handler), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+PeerLoop::PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit)
+    : secret_(secret), handler_(handler), limit_(limit), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw Error(Code::error, "eventfd", std::strerror(errno));
 }
 
@@ -102,6 +102,11 @@ void PeerLoop::drop(ControlPeer& peer) {
   peer.authenticate_by = base::Deadline::after(std::chrono::seconds(1));
 }
 
+ControlConnection PeerLoop::take(ControlPeer& peer) {
+  peer.taken = peer.dropped = true;
+  return std::move(peer.connection);
+}
+
 void PeerLoop::drain(ControlPeer& peer) {
   if (peer.dropped) return;
   peer.connection.read();
@@ -123,7 +128,7 @@ void PeerLoop::accept_from(int listener) {
       unknown_connections_.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server));
+    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
   }
 }
 
@@ -139,7 +144,7 @@ void PeerLoop::run_tasks() {
 }
 
 bool PeerLoop::is_over(const ControlPeer& peer) const {
-  if (peer.connection.ended()) return true;
+  if (peer.taken || peer.connection.ended()) return true;
   if (peer.dropped && !peer.connection.wants_write()) return true;
   return (peer.dropped || !peer.connection.authenticated()) && peer.authenticate_by.expired();
 }
@@ -152,6 +157,7 @@ void PeerLoop::sweep() {
     }
     const std::unique_ptr<ControlPeer> gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gone->taken) continue;
     if (gone->connection.authenticated()) {
       handler_.on_end(*gone);
     } else {

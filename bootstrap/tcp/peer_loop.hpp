@@ -24,6 +24,7 @@ struct ControlPeer {
   int rank = -1;            ///< at an agent: the connected rank
   int pid = 0;              ///< at the store: the agent's process
   bool dropped = false;     ///< by PeerLoop::drop
+  bool taken = false;       ///< by PeerLoop::take
 };
 
 /// A stranger (no valid first message in time, or malformed data) is dropped and counted; the handler isn't called. The
@@ -43,7 +44,7 @@ class PeerLoop {
   };
 
   /// Throws Error if no eventfd can be created.
-  PeerLoop(const Secret& secret, Handler& handler);
+  PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit = &payload_limit);
   ~PeerLoop();
 
   void add_listener(base::UniqueFd listener);  ///< before start()
@@ -60,6 +61,8 @@ class PeerLoop {
 
   /// Closes the connection when its unsent data is sent, or after a short time. The handler is called only for its end.
   void drop(ControlPeer& peer);
+  /// Takes an authenticated connection out of the loop; on_end isn't called for it. In on_frame only.
+  ControlConnection take(ControlPeer& peer);
   /// Reads all data that has arrived from this peer and passes it to the handler.
   void drain(ControlPeer& peer);
 
@@ -74,6 +77,7 @@ class PeerLoop {
 
   Secret secret_;
   Handler& handler_;
+  PayloadLimit limit_;
   std::vector<base::UniqueFd> listeners_;
   std::vector<std::unique_ptr<ControlPeer>> peers_;
   base::UniqueFd wake_;

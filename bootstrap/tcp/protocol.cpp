@@ -105,7 +105,7 @@ bool FrameOpener::read_header(Header& header) {
   header.fds = in.number<std::uint16_t>();
   const auto zero = in.number<std::uint16_t>();
   header.length = in.number<std::uint32_t>();
-  const auto limit = payload_limit(header.type);
+  const auto limit = header.type == MessageType::hello ? payload_limit(MessageType::hello) : limit_(header.type);
   FrameFault fault = FrameFault::none;
   if (magic != frame_magic) {
     fault = FrameFault::magic;

@@ -54,6 +54,8 @@ inline constexpr std::size_t longest_value_bytes = 4U << 20;
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
 /// The maximum payload of a type; nullopt for an unknown type.
 std::optional<std::size_t> payload_limit(MessageType type) noexcept;
+/// The limits of another protocol over the same connections, with types of its own above hello (compat/).
+using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 
 // ---- frames
 
@@ -94,6 +96,7 @@ class FrameSealer {
 /// the payload, and memory grows only with the bytes received. After a fault it returns no more frames.
 class FrameOpener {
  public:
+  explicit FrameOpener(PayloadLimit limit = &payload_limit) noexcept : limit_(limit) {}
   void rekey(const Secret& key, Direction direction) noexcept;
   /// While true, only a hello is accepted, because an unauthenticated peer may send no other message.
   void hello_only(bool yes) noexcept { hello_only_ = yes; }
@@ -113,6 +116,7 @@ class FrameOpener {
   bool read_header(Header& header);
   std::nullopt_t fail(FrameFault fault) noexcept;
 
+  PayloadLimit limit_;
   Secret key_;
   Direction direction_{};
   std::uint64_t counter_ = 0;

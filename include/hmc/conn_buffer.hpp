@@ -1,11 +1,11 @@
-// ConnBuffer: memory of one rank on one device. A Window over ConnBuffers registers one per rank.
+// ConnBuffer: memory of one rank on one device. A Window over ConnBuffers registers one per rank. For C++14 and later.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
 #include <hmc/error.hpp>
-#include <hmc/types.hpp>
+#include <hmc/memory_type.hpp>
 
 namespace hmc {
 
@@ -20,23 +20,22 @@ class Allocation;
 /// one at a time. Existing programs use names such as `ptr`, `buffer_size` and `writeFromCpu`; they don't change.
 class HMC_API ConnBuffer {
  public:
-  /// Allocates `size` bytes on device `device_id` of `type`; by default host memory. MemoryType::DEFAULT: the
-  /// accelerator's memory if there is one. Error{unsupported}, with the reason, if this machine has no such memory.
-  ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::CPU);
+  /// Allocates `size` bytes on device `device_id` of `type`. MemoryType::DEFAULT: the accelerator's memory
+  /// if the machine has one, else host memory. Error{unsupported}, with the reason, if this machine has no such memory.
+  ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::DEFAULT);
   ~ConnBuffer();
   ConnBuffer(ConnBuffer&&) noexcept;
   ConnBuffer& operator=(ConnBuffer&&) noexcept;
 
   void* ptr = nullptr;  ///< the first byte; for device memory a device address
   std::size_t buffer_size = 0;
-
-  /// The requested type; if that was DEFAULT, the actual type on this machine. A moved-from buffer returns DEFAULT.
-  /// If host_accessible(memory_type()), the host can load and store through `ptr`.
-  MemoryType memory_type() const noexcept;
-  int device_id() const noexcept;
+  /// The requested type; if that was DEFAULT, the actual type on this machine. DEFAULT after a move. If
+  /// host_accessible(mem_type), the host can load and store through `ptr`.
+  MemoryType mem_type = MemoryType::DEFAULT;
+  int device_id = -1;
 
   /// Copies between this buffer, starting at byte `bias`, and other memory. The copy is complete at return. Failures:
-  ///  - INVALID_CONFIG: the range exceeds the buffer, or a pointer is null
+  ///  - ERROR: the range exceeds the buffer, or a pointer is null
   ///  - UNSUPPORT: the machine has no such memory
   status_t writeFromCpu(const void* src, std::size_t size, std::size_t bias = 0);
   status_t readToCpu(void* dest, std::size_t size, std::size_t bias = 0) const;

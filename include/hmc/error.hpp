@@ -1,13 +1,15 @@
-// Error codes, and the exception that carries them.
+// Error codes, and the exception that carries them. For C++14 and later.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#if __cplusplus >= 201703L
 #include <string_view>
+#endif
 
-#include <hmc/types.hpp>
+#include <hmc/memory_type.hpp>
 
 namespace hmc {
 
@@ -56,7 +58,9 @@ struct ErrorDetail {
 class HMC_API Error : public std::runtime_error {
  public:
   explicit Error(ErrorDetail detail);
+#if __cplusplus >= 201703L
   Error(Code code, std::string_view operation, std::string message, std::string hint = {});
+#endif
 
   Code code() const noexcept { return detail_.code; }
   const ErrorDetail& detail() const noexcept { return detail_; }

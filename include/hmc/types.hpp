@@ -1,4 +1,4 @@
-// Basic types: memory types, element types, reduction operations, comparisons.
+// Basic types: element types, reduction operations, comparisons.
 #pragma once
 
 #if __cplusplus < 202002L
@@ -11,39 +11,11 @@
 
 #include <hmc/float16.hpp>
 #include <hmc/float8.hpp>
-
-#if defined(_WIN32)
-#error "HMC runs on Linux"
-#endif
-#define HMC_API __attribute__((visibility("default")))
+#include <hmc/memory_type.hpp>
 
 namespace hmc {
 
-/// The kind of memory that holds a buffer. The numbers never change: programs may store them.
-enum class MemoryType : int {
-  /// The memory of the machine's accelerator: the first of NVIDIA_GPU, AMD_GPU, MOORE_GPU, CAMBRICON_MLU and ASCEND_NPU
-  /// whose library finds a device, else CPU. Each process detects it once. DEFAULT is never OPENCL, because an OpenCL
-  /// device may be the CPU.
-  DEFAULT = 0,
-  CPU = 1,
-  NVIDIA_GPU = 2,
-  AMD_GPU = 3,
-  CAMBRICON_MLU = 4,
-  MOORE_GPU = 5,
-  ASCEND_NPU = 6,
-  OPENCL = 7,
-  // Memory that both the host and the vendor's devices can load from and store to. PINNED memory is page-locked host
-  // memory. MANAGED memory migrates between the host and a device.
-  NVIDIA_PINNED = 8,
-  NVIDIA_MANAGED = 9,
-  AMD_PINNED = 10,
-  AMD_MANAGED = 11,
-};
 inline constexpr int memory_type_count = 12;
-/// True if the host can load from and store to memory of this type. False for DEFAULT, which depends on the machine.
-constexpr bool host_accessible(MemoryType type) noexcept {
-  return type == MemoryType::CPU || type >= MemoryType::NVIDIA_PINNED;
-}
 
 /// A value and its index, for example a position in a vector or a rank. The element type of maxloc and minloc, without
 /// padding.
@@ -123,7 +95,6 @@ constexpr bool is_located(DType type) noexcept { return type >= DType::located_i
 constexpr bool is_narrow_float(DType type) noexcept { return is_float(type) && size_of(type) < 4; }
 HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
-HMC_API const char* name_of(MemoryType type) noexcept;
 
 namespace detail {
 template <typename T> inline constexpr bool has_no_dtype = false;

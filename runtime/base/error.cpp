@@ -1,4 +1,5 @@
 #include <hmc/error.hpp>
+#include <hmc/types.hpp>
 
 #include <fmt/format.h>
 

@@ -15,30 +15,26 @@ status_t to_older(const base::Status& status) noexcept {
 
 }  // namespace
 
-ConnBuffer::ConnBuffer(int device_id, std::size_t size, MemoryType type)
-    : allocation_(memory::provider_for(type).allocate(device_id, size, memory::backing_for(type))) {
+ConnBuffer::ConnBuffer(int on_device, std::size_t size, MemoryType type)
+    : allocation_(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {
   ptr = allocation_->address;
   buffer_size = size;
+  mem_type = memory::type_of(*allocation_->provider, allocation_->backing);
+  device_id = allocation_->device;
 }
 
 ConnBuffer::~ConnBuffer() = default;
 
-ConnBuffer::ConnBuffer(ConnBuffer&& other) noexcept
-    : ptr(std::exchange(other.ptr, nullptr)),
-      buffer_size(std::exchange(other.buffer_size, 0)),
-      allocation_(std::move(other.allocation_)) {}
+ConnBuffer::ConnBuffer(ConnBuffer&& other) noexcept { *this = std::move(other); }
 
 ConnBuffer& ConnBuffer::operator=(ConnBuffer&& other) noexcept {
   ptr = std::exchange(other.ptr, nullptr);
   buffer_size = std::exchange(other.buffer_size, 0);
+  mem_type = std::exchange(other.mem_type, MemoryType::DEFAULT);
+  device_id = std::exchange(other.device_id, -1);
   allocation_ = std::move(other.allocation_);
   return *this;
 }
-
-MemoryType ConnBuffer::memory_type() const noexcept {
-  return allocation_ ? memory::type_of(*allocation_->provider, allocation_->backing) : MemoryType::DEFAULT;
-}
-int ConnBuffer::device_id() const noexcept { return allocation_ ? allocation_->device : -1; }
 
 namespace {
 
@@ -50,13 +46,13 @@ bool inside(std::size_t bias, std::size_t size, std::size_t whole) noexcept {
 }  // namespace
 
 status_t ConnBuffer::writeFromCpu(const void* src, std::size_t size, std::size_t bias) {
-  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::ERROR;
   if (size == 0) return status_t::SUCCESS;
   return to_older(allocation_->provider->copy_from_host(allocation_->address + bias, src, size));
 }
 
 status_t ConnBuffer::readToCpu(void* dest, std::size_t size, std::size_t bias) const {
-  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::ERROR;
   if (size == 0) return status_t::SUCCESS;
   return to_older(allocation_->provider->copy_to_host(dest, allocation_->address + bias, size));
 }
@@ -71,21 +67,21 @@ bool on_device(const void* pointer) noexcept {
 }  // namespace
 
 status_t ConnBuffer::writeFromGpu(const void* src, std::size_t size, std::size_t bias) {
-  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (!inside(bias, size, buffer_size) || (src == nullptr && size > 0)) return status_t::ERROR;
   if (size == 0) return status_t::SUCCESS;
   if (!on_device(src)) return status_t::UNSUPPORT;
   return to_older(memory::copy_between(allocation_->address + bias, src, size));
 }
 
 status_t ConnBuffer::readToGpu(void* dest, std::size_t size, std::size_t bias) const {
-  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::INVALID_CONFIG;
+  if (!inside(bias, size, buffer_size) || (dest == nullptr && size > 0)) return status_t::ERROR;
   if (size == 0) return status_t::SUCCESS;
   if (!on_device(dest)) return status_t::UNSUPPORT;
   return to_older(memory::copy_between(dest, allocation_->address + bias, size));
 }
 
 status_t ConnBuffer::copyWithin(std::size_t dest_bias, std::size_t src_bias, std::size_t size) {
-  if (!inside(dest_bias, size, buffer_size) || !inside(src_bias, size, buffer_size)) return status_t::INVALID_CONFIG;
+  if (!inside(dest_bias, size, buffer_size) || !inside(src_bias, size, buffer_size)) return status_t::ERROR;
   if (size == 0) return status_t::SUCCESS;
   return to_older(
       allocation_->provider->copy_within(allocation_->address + dest_bias, allocation_->address + src_bias, size));

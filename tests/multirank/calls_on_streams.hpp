@@ -16,7 +16,7 @@ inline bool by_words(TestRank& me, const MemoryKind& kind, const ConnBuffer& buf
 /// A stream on the buffer's device, owned by the test.
 struct OnStream {
   explicit OnStream(const ConnBuffer& buffer)
-      : provider(*buffer.allocation()->provider), stream(provider.make_stream(buffer.device_id())) {}
+      : provider(*buffer.allocation()->provider), stream(provider.make_stream(buffer.device_id)) {}
   void copy(void* to, const void* from, std::size_t bytes, hmc::memory::Direction direction) {
     HMC_CHECK(provider.copy_async({to, from, bytes, direction}, *stream).ok());
   }

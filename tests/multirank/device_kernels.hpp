@@ -23,7 +23,7 @@ inline bool has_kernels(TestRank& me, const ConnBuffer& buffer) {
   // HMC_DEVICE_KERNELS disables them. Without this check, every test would pass without running a kernel.
   const char* const from = std::getenv("HMC_DEVICE_KERNELS");
   const bool has_source = drivers_are_fake() ? std::getenv("HMC_NVRTC_LIBRARY") != nullptr
-                                             : buffer.memory_type() == MemoryType::NVIDIA_GPU &&
+                                             : buffer.mem_type == MemoryType::NVIDIA_GPU &&
                                                    memory::embedded_kernels(MemoryType::NVIDIA_GPU) != nullptr;
   if (has_source && (from == nullptr || std::string_view(from) != "none")) {
     HMC_CHECK(kernels != nullptr);

@@ -1,0 +1,447 @@
+#include "compat/hmc/control.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/tcp/socket.hpp"
+
+namespace hmc::compat {
+
+using bootstrap::ControlConnection;
+using bootstrap::Frame;
+using bootstrap::PeerLoop;
+
+namespace {
+
+constexpr auto answer_timeout = std::chrono::seconds(10);
+constexpr auto connect_timeout = std::chrono::seconds(10);
+constexpr std::uint8_t control_version = 1;
+
+constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
+  return static_cast<bootstrap::MessageType>(type);
+}
+
+sockaddr_un address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    throw Error(Code::invalid_config, "control",
+                fmt::format("'{}': a socket's path has 1 to {} bytes", path, sizeof address.sun_path - 1));
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+base::UniqueFd unix_socket() {
+  base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) throw Error(Code::error, "control", fmt::format("socket: {}", std::strerror(errno)));
+  return socket;
+}
+
+/// Holds the lock of a file's folder: processes that start on one path do so one after the other.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& path) {
+    const auto slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+    folder_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder_) throw Error(Code::error, "control", fmt::format("{}: {}", folder, std::strerror(errno)));
+    const auto limit = base::Deadline::after(std::chrono::seconds(5));
+    // A process of another user may hold the lock of a shared folder for ever; then the start isn't serialized.
+    while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && !limit.expired()) (void)::poll(nullptr, 0, 2);
+  }
+
+ private:
+  base::UniqueFd folder_;
+};
+
+/// The IP of one end of a connection, without the mapping of IPv4 into IPv6; empty for other families.
+std::string ip_of(const sockaddr_storage& end) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (end.ss_family == AF_INET)
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(end).sin_addr, text.data(), text.size());
+  if (end.ss_family == AF_INET6)
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(end).sin6_addr, text.data(), text.size());
+  const std::string ip = text.data();
+  return ip.starts_with("::ffff:") && ip.find('.') != std::string::npos ? ip.substr(7) : ip;
+}
+
+std::string own_ip(int socket) {
+  sockaddr_storage mine{};
+  socklen_t length = sizeof mine;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &length) == 0 ? ip_of(mine) : "";
+}
+
+std::string with_port(const std::string& ip, std::uint16_t port) {
+  return ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, port) : fmt::format("[{}]:{}", ip, port);
+}
+
+struct Introduction {
+  Instance instance{};
+  std::string name;
+};
+base::Bytes encode(const Introduction& mine) {
+  base::ByteWriter out;
+  out.number(control_version).raw(mine.instance).text(mine.name);
+  return out.take();
+}
+std::optional<Introduction> decode_introduction(base::ByteView bytes) {
+  base::ByteReader in(bytes);
+  Introduction theirs;
+  const auto version = in.number<std::uint8_t>();
+  const base::ByteView instance = in.raw(theirs.instance.size());
+  theirs.name = in.text();
+  if (!in.complete() || version != control_version || theirs.name.empty()) return std::nullopt;
+  std::copy(instance.begin(), instance.end(), theirs.instance.begin());
+  return theirs;
+}
+
+/// The next frame before the deadline; nullopt if the connection has ended.
+std::optional<Frame> await_frame(ControlConnection& connection, base::Deadline deadline) {
+  std::vector<base::UniqueFd> fds;
+  for (;;) {
+    if (auto frame = connection.next(fds)) return frame;
+    if (connection.ended() || deadline.expired()) return std::nullopt;
+    pollfd wait{connection.fd(), static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), 0};
+    (void)::poll(&wait, 1, deadline.left_ms());
+    connection.write();
+    connection.read();
+  }
+}
+
+}  // namespace
+
+std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept {
+  switch (static_cast<ControlType>(type)) {
+    case ControlType::introduction:
+    case ControlType::answer: return 4096;
+    case ControlType::message: return longest_message_bytes + sizeof(std::uint32_t);
+  }
+  return std::nullopt;
+}
+
+const Instance& own_instance() {
+  static const Instance instance = [] {
+    const auto random = bootstrap::random_bytes();
+    Instance drawn;
+    std::copy_n(random.begin(), drawn.size(), drawn.begin());
+    return drawn;
+  }();
+  return instance;
+}
+
+Access Access::of(const base::Env& env) {
+  Access access;
+  access.has_secret = !env.secret.empty();
+  // Without a secret the key is public; admits() then restricts the peers to this machine.
+  if (access.has_secret) access.key = bootstrap::Secret::from_hex(env.secret);
+  access.key = access.key.derive({base::as_bytes("hmc control")});
+  return access;
+}
+
+bool Access::admits(int socket) const noexcept {
+  sockaddr_storage mine{}, theirs{};
+  socklen_t mine_length = sizeof mine, their_length = sizeof theirs;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &mine_length) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &their_length) != 0)
+    return false;
+  if (mine.ss_family == AF_UNIX) return bootstrap::peer_of(socket).uid == ::geteuid();
+  if (has_secret) return true;
+  const std::string from = ip_of(theirs);
+  // The kernel doesn't accept packets from outside that have an address of this machine as their source.
+  return from.starts_with("127.") || from == "::1" || (!from.empty() && from == ip_of(mine));
+}
+
+// ---- SocketFile
+
+SocketFile::SocketFile(const std::string& path) : path_(path), socket_(unix_socket()) {
+  const sockaddr_un address = address_of(path);
+  const FolderLock lock(path);
+  const auto bind = [&] {
+    return ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+  };
+  struct stat there {};
+  if (!bind()) {
+    if (errno != EADDRINUSE) throw Error(Code::error, "control", fmt::format("{}: {}", path, std::strerror(errno)));
+    if (::lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode))
+      throw Error(Code::invalid_config, "control", fmt::format("{} is a file, not a socket", path));
+    if (connect(path))
+      throw Error(Code::invalid_config, "control", fmt::format("another process listens on {}", path),
+                  "use another path, or set a different HMC_SECRET for each job and take the path from udsPathFor");
+    // Left behind by a process that was killed.
+    if (::unlink(path.c_str()) != 0 || !bind())
+      throw Error(Code::error, "control", fmt::format("{}: {}", path, std::strerror(errno)));
+  }
+  if (::lstat(path.c_str(), &there) == 0) {
+    device_ = there.st_dev;
+    inode_ = there.st_ino;
+  }
+  (void)::chmod(path.c_str(), 0600);
+  if (::listen(socket_.get(), SOMAXCONN) != 0)
+    throw Error(Code::error, "control", fmt::format("listen on {}: {}", path, std::strerror(errno)));
+}
+
+SocketFile::~SocketFile() {
+  struct stat there {};
+  if (::lstat(path_.c_str(), &there) == 0 && there.st_dev == device_ && there.st_ino == inode_)
+    (void)::unlink(path_.c_str());
+}
+
+base::UniqueFd SocketFile::connect(const std::string& path) {
+  base::UniqueFd socket = unix_socket();
+  const sockaddr_un address = address_of(path);
+  const auto limit = base::Deadline::after(connect_timeout);
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno != EAGAIN && errno != EINTR) return {};  // EAGAIN: the listener's queue is full
+    if (limit.expired()) return {};
+    (void)::poll(nullptr, 0, 2);
+  }
+  return socket;
+}
+
+// ---- ControlLink
+
+void ControlLink::add(ControlConnection connection) {
+  const std::lock_guard guard(mutex_);
+  lines_.push_back(std::make_shared<Line>(std::move(connection)));
+}
+
+std::vector<std::shared_ptr<ControlLink::Line>> ControlLink::lines() {
+  const std::lock_guard guard(mutex_);
+  if (closed_) return {};
+  return lines_;
+}
+
+bool ControlLink::alive() {
+  const auto all = lines();
+  return !all.empty() && std::none_of(all.begin(), all.end(), [](const auto& line) {
+    const std::lock_guard guard(line->mutex);
+    line->connection.read();
+    return line->connection.ended();
+  });
+}
+
+int ControlLink::fd() {
+  const auto all = lines();
+  return all.empty() ? -1 : all.front()->connection.fd();
+}
+
+bool ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
+  const auto all = lines();
+  if (all.empty()) return false;
+  Line& line = *all.front();
+  std::unique_lock guard(line.mutex);
+  line.connection.read();  // shows whether the peer has closed the connection
+  if (line.connection.ended()) return false;
+  line.connection.send_encoded(type_of(ControlType::message), message);
+  while (line.connection.wants_write() && !line.connection.ended()) {
+    if (deadline.expired() || lines().empty()) return false;
+    guard.unlock();
+    pollfd wait{line.connection.fd(), POLLIN | POLLOUT, 0};
+    (void)::poll(&wait, 1, std::min(deadline.left_ms(), 1000));
+    guard.lock();
+    line.connection.read();  // two processes that send to each other must not both wait for room
+    line.connection.write();
+  }
+  return !line.connection.ended();
+}
+
+std::optional<base::Bytes> ControlLink::receive(base::Deadline deadline) {
+  std::vector<base::UniqueFd> none;
+  std::vector<pollfd> waits;
+  for (;;) {
+    const auto all = lines();
+    waits.clear();
+    for (const auto& line : all) {
+      const std::lock_guard guard(line->mutex);
+      auto frame = line->connection.next(none);
+      if (!frame) {
+        line->connection.read();
+        frame = line->connection.next(none);
+      }
+      if (frame && frame->type == type_of(ControlType::message)) return std::move(frame->payload);
+      if (!line->connection.ended()) waits.push_back({line->connection.fd(), POLLIN, 0});
+    }
+    if (waits.empty() || deadline.expired()) return std::nullopt;
+    // A second connection of the peer may appear meanwhile; its first message waits for the end of this poll.
+    (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
+  }
+}
+
+void ControlLink::close() {
+  const std::lock_guard guard(mutex_);
+  closed_ = true;
+  for (const auto& line : lines_) (void)::shutdown(line->connection.fd(), SHUT_RDWR);
+  lines_.clear();
+}
+
+// ---- ControlPlane
+
+ControlPlane::ControlPlane() : env_(base::Env::from_process()), log_(env_.log), access_(Access::of(env_)) {}
+ControlPlane::~ControlPlane() { stop(); }
+
+void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::string& path) {
+  const std::lock_guard serving(serving_);
+  if (loop_ != nullptr) return;
+  auto loop =
+      std::make_unique<bootstrap::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit);
+  if (port != 0) {
+    try {
+      loop->add_listener(bootstrap::listen_tcp(with_port(ip, port)));
+    } catch (const Error& error) {
+      throw Error(error.code(), "control", error.detail().message);  // its hint is about HMC_STORE
+    }
+  }
+  if (!path.empty()) {
+    file_ = std::make_unique<SocketFile>(path);
+    loop->add_listener(file_->take());
+  }
+  if (port != 0 && !access_.has_secret)
+    log_.warn("control: HMC_SECRET isn't set, so {} accepts connections from this machine only", with_port(ip, port));
+  loop->start("hmc-control");
+  loop_ = std::move(loop);
+  const std::lock_guard guard(mutex_);
+  listens_ = true;
+}
+
+void ControlPlane::stop() {
+  const std::lock_guard serving(serving_);
+  loop_.reset();
+  file_.reset();
+  {
+    const std::lock_guard guard(mutex_);
+    listens_ = false;
+  }
+  changed_.notify_all();
+}
+
+bool ControlPlane::listens() {
+  const std::lock_guard guard(mutex_);
+  return listens_;
+}
+
+bool ControlPlane::admits(int socket) {
+  if (access_.admits(socket)) return true;
+  log_.warn("control: refused a connection from another machine or user{}",
+            access_.has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
+  return false;
+}
+
+template <typename Take>
+std::string ControlPlane::adopt(const std::string& name, const Instance& instance, Take&& take) {
+  {
+    const std::lock_guard guard(mutex_);
+    std::shared_ptr<ControlLink>& link = links_[name];
+    if (link != nullptr && link->instance() != instance && link->alive())
+      return fmt::format("another process is connected as {}", name);
+    if (link == nullptr || link->instance() != instance || !link->alive())
+      link = std::make_shared<ControlLink>(instance);
+    link->add(take());
+  }
+  changed_.notify_all();
+  return {};
+}
+
+void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>) {
+  if (frame.type != type_of(ControlType::introduction)) return loop_->drop(from);
+  const auto theirs = decode_introduction(frame.payload);
+  if (!theirs) return loop_->drop(from);
+  const auto answer = [&](const std::string& refusal) {
+    base::ByteWriter out;
+    from.connection.send_encoded(type_of(ControlType::answer), out.raw(own_instance()).text(refusal).take());
+  };
+  const std::string refusal = adopt(theirs->name, theirs->instance, [&] {
+    answer("");
+    return loop_->take(from);
+  });
+  if (refusal.empty()) return;
+  log_.warn("control: refused a connection: {}", refusal);
+  answer(refusal);
+  loop_->drop(from);
+}
+
+void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const std::string& mine) {
+  if (!access_.admits(socket.get()))
+    throw Error(Code::refused, "control", fmt::format("{} is on another machine or of another user", name),
+                "set the same HMC_SECRET on both sides");
+  const std::string stated = mine.empty() ? "@" + own_ip(socket.get()) : mine;
+  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
+  connection.send_encoded(type_of(ControlType::introduction), encode(Introduction{own_instance(), stated}));
+  const auto frame = await_frame(connection, base::Deadline::after(answer_timeout));
+  if (!frame) {
+    throw Error(
+        Code::refused, "control",
+        fmt::format("{} ended the handshake{}{}", name, connection.fault().empty() ? "" : ": ", connection.fault()),
+        "HMC_SECRET must be the same on both sides");
+  }
+  base::ByteReader in(frame->payload);
+  Instance instance{};
+  const base::ByteView bytes = in.raw(instance.size());
+  std::string refusal = in.text();
+  if (frame->type != type_of(ControlType::answer) || !in.complete()) refusal = "its answer is malformed";
+  if (!refusal.empty()) throw Error(Code::refused, "control", fmt::format("{} refused: {}", name, refusal));
+  std::copy(bytes.begin(), bytes.end(), instance.begin());
+  refusal = adopt(name, instance, [&] { return std::move(connection); });
+  if (!refusal.empty()) throw Error(Code::refused, "control", refusal, "close the other connection first");
+}
+
+void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port,
+                               const std::string& mine) {
+  base::UniqueFd socket;
+  try {
+    socket = bootstrap::connect_tcp(
+        with_port(ip, port), base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout)));
+  } catch (const Error& error) {
+    throw Error(error.code(), "control", fmt::format("no connection to {}", with_port(ip, port)),
+                "does the peer listen there?");
+  }
+  connect(name, std::move(socket), mine);
+}
+
+std::shared_ptr<ControlLink> ControlPlane::find(const std::string& name, bool wait) {
+  std::unique_lock guard(mutex_);
+  const auto found = [&] {
+    const auto link = links_.find(name);
+    return link == links_.end() ? nullptr : link->second;
+  };
+  if (wait) {
+    const auto ready = [&] { return found() != nullptr || !listens_; };
+    (void)changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(env_.timeout, std::chrono::hours(24)), ready);
+  }
+  return found();
+}
+
+void ControlPlane::close(const std::string& name) {
+  std::shared_ptr<ControlLink> link;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = links_.find(name);
+    if (found == links_.end()) return;
+    link = std::move(found->second);
+    links_.erase(found);
+  }
+  link->close();
+}
+
+void ControlPlane::close_all() {
+  std::map<std::string, std::shared_ptr<ControlLink>> all;
+  {
+    const std::lock_guard guard(mutex_);
+    all.swap(links_);
+  }
+  for (const auto& [name, link] : all) link->close();
+}
+
+}  // namespace hmc::compat

@@ -1,0 +1,125 @@
+// ControlPlane: authenticated messages between processes that name each other.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/tcp/peer_loop.hpp"
+#include "runtime/base/env.hpp"
+#include "runtime/base/log.hpp"
+
+namespace hmc::compat {
+
+/// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
+enum class ControlType : std::uint16_t { introduction = 64, answer, message };
+inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
+std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
+
+/// The key of a connection, and the addresses that it is accepted from.
+struct Access {
+  bootstrap::Secret key;
+  bool has_secret = false;  ///< HMC_SECRET is set; else only processes of this machine may connect
+  static Access of(const base::Env& env);
+  /// Checks a connected socket. A Unix socket's other end must be a process of this user.
+  bool admits(int socket) const noexcept;
+};
+
+/// A number that differs between processes, so that two connections of one process are recognized.
+using Instance = std::array<std::byte, 16>;
+const Instance& own_instance();
+
+/// A listening Unix socket with a name in the file system. Its file is removed at the end.
+class SocketFile {
+ public:
+  /// Replaces a file that no process listens on. Throws Error if a process listens, or the file isn't a socket.
+  explicit SocketFile(const std::string& path);
+  ~SocketFile();
+  SocketFile(const SocketFile&) = delete;
+  SocketFile& operator=(const SocketFile&) = delete;
+  base::UniqueFd take() noexcept { return std::move(socket_); }
+  /// Empty if no process listens.
+  static base::UniqueFd connect(const std::string& path);
+
+ private:
+  std::string path_;
+  base::UniqueFd socket_;
+  std::uint64_t device_ = 0, inode_ = 0;  // the file is removed only while it is still this one
+};
+
+/// All connections to one peer. Both processes may have connected, so there may be two: each side sends on its first
+/// and receives from all, so messages stay in order. Threads: any.
+class ControlLink {
+ public:
+  explicit ControlLink(const Instance& instance) : instance_(instance) {}
+  const Instance& instance() const noexcept { return instance_; }
+  void add(bootstrap::ControlConnection connection);
+  bool alive();
+  /// The socket that send() uses; -1: none.
+  int fd();
+  bool send(const base::Bytes& message, base::Deadline deadline);
+  std::optional<base::Bytes> receive(base::Deadline deadline);
+  /// Wakes and fails all calls.
+  void close();
+
+ private:
+  struct Line {
+    explicit Line(bootstrap::ControlConnection opened) : connection(std::move(opened)) {}
+    std::mutex mutex;
+    bootstrap::ControlConnection connection;
+  };
+  std::vector<std::shared_ptr<Line>> lines();
+
+  const Instance instance_;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::vector<std::shared_ptr<Line>> lines_;
+};
+
+/// The listeners and the links of one process, by the peer's name: "7" for a number, "@10.0.0.1" for an IP. Throws
+/// Error on failures to listen or connect. Threads: any.
+class ControlPlane final : private bootstrap::PeerLoop::Handler {
+ public:
+  ControlPlane();
+  ~ControlPlane() override;
+
+  void start(const std::string& ip, std::uint16_t port, const std::string& path);
+  void stop();
+  bool listens();
+  /// `mine`: this process's name at the peer; empty: the IP of this end of the connection.
+  void connect(const std::string& name, base::UniqueFd socket, const std::string& mine);
+  void connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port, const std::string& mine);
+  /// Null if the peer isn't connected. `wait`: and doesn't connect in time, if this process listens.
+  std::shared_ptr<ControlLink> find(const std::string& name, bool wait);
+  void close(const std::string& name);
+  void close_all();
+  base::Deadline deadline() const { return base::Deadline::after(env_.timeout); }
+  const base::Log& log() const noexcept { return log_; }
+  const Access& access() const noexcept { return access_; }
+
+ private:
+  bool admits(int socket) override;
+  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(bootstrap::ControlPeer&) override {}
+  /// Adds the connection, or returns the reason against it.
+  template <typename Take> std::string adopt(const std::string& name, const Instance& instance, Take&& take);
+
+  const base::Env env_;
+  const base::Log log_;
+  const Access access_;
+  std::mutex serving_;  // start and stop
+  std::unique_ptr<SocketFile> file_;
+  std::unique_ptr<bootstrap::PeerLoop> loop_;
+  std::mutex mutex_;
+  bool listens_ = false;
+  std::condition_variable changed_;
+  std::map<std::string, std::shared_ptr<ControlLink>> links_;
+};
+
+}  // namespace hmc::compat

@@ -1,0 +1,181 @@
+// CtrlSocketManager of <hmc.h>, on ControlPlane.
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include <hmc.h>
+
+#include "compat/hmc/control.hpp"
+
+namespace hmc {
+
+namespace {
+
+std::string by_id(CtrlSocketManager::CtrlId id) { return std::to_string(id); }
+std::string by_ip(const std::string& ip) { return "@" + ip; }
+
+base::Bytes packed(CtrlMsgType type, std::uint16_t flags, const void* payload, std::size_t bytes) {
+  base::ByteWriter out;
+  out.number(type).number(flags).raw({static_cast<const std::byte*>(payload), bytes});
+  return out.take();
+}
+
+}  // namespace
+
+class CtrlSocketManager::State {
+ public:
+  compat::ControlPlane plane;
+
+  /// The functions of this class return false instead of throwing.
+  template <typename Call> bool attempt(Call&& call) noexcept {
+    try {
+      return call();
+    } catch (const std::exception& error) {
+      plane.log().error("{}", error.what());
+      return false;
+    }
+  }
+
+  bool send(const std::string& name, CtrlMsgType type, const void* payload, std::size_t bytes, std::uint16_t flags) {
+    return attempt([&] {
+      if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0)) {
+        plane.log().error("control: a message has at most {} bytes, not {}", compat::longest_message_bytes, bytes);
+        return false;
+      }
+      const auto link = plane.find(name, false);
+      return link != nullptr && link->send(packed(type, flags, payload, bytes), plane.deadline());
+    });
+  }
+
+  bool receive(const std::string& name, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
+    return attempt([&] {
+      const auto deadline = plane.deadline();
+      const auto link = plane.find(name, true);
+      if (link == nullptr) return false;
+      const auto message = link->receive(deadline);
+      if (!message) return false;
+      base::ByteReader in(*message);
+      header.type = in.number<std::uint16_t>();
+      header.flags = in.number<std::uint16_t>();
+      header.length = static_cast<std::uint32_t>(in.left());
+      const base::ByteView bytes = in.raw(in.left());
+      payload.resize(bytes.size());
+      if (!bytes.empty()) std::memcpy(payload.data(), bytes.data(), bytes.size());
+      return in.complete();
+    });
+  }
+};
+
+CtrlSocketManager::CtrlSocketManager() : state_(new State) {}
+
+CtrlSocketManager& CtrlSocketManager::instance() {
+  static CtrlSocketManager* const manager = [] {
+    auto* const made = new CtrlSocketManager;
+    // Removes the socket file. The object stays, because a thread may still use it.
+    std::atexit([] { instance().stop(); });
+    return made;
+  }();
+  return *manager;
+}
+
+bool CtrlSocketManager::start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
+  return state_->attempt([&] {
+    state_->plane.start(bind_ip, tcp_port, uds_path);
+    return true;
+  });
+}
+void CtrlSocketManager::stop() { state_->plane.stop(); }
+bool CtrlSocketManager::isServer() const { return state_->plane.listens(); }
+
+bool CtrlSocketManager::connectTcp(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id) {
+  return state_->attempt([&] {
+    state_->plane.connect_tcp(by_id(peer_id), ip, port, by_id(self_id));
+    return true;
+  });
+}
+
+bool CtrlSocketManager::connectUds(CtrlId peer_id, const std::string& uds_path, CtrlId self_id) {
+  return state_->attempt([&] {
+    const auto limit = base::Deadline::after(std::chrono::seconds(10));
+    base::UniqueFd socket = compat::SocketFile::connect(uds_path);
+    while (!socket && !limit.expired()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      socket = compat::SocketFile::connect(uds_path);
+    }
+    if (!socket) throw Error(Code::unavailable, "control", fmt::format("no process listens on {}", uds_path));
+    state_->plane.connect(by_id(peer_id), std::move(socket), by_id(self_id));
+    return true;
+  });
+}
+
+std::string CtrlSocketManager::udsPathFor(const std::string& dir, CtrlId peer_id) {
+  std::string job;
+  const compat::Access& access = instance().state_->plane.access();
+  if (access.has_secret) job = access.key.derive({base::as_bytes("hmc socket path")}).hex().substr(0, 8) + "_";
+  const std::string folder = dir.ends_with('/') ? dir.substr(0, dir.size() - 1) : dir;
+  return fmt::format("{}/hmc_ctrl_{}rank_{}.sock", folder, job, peer_id);
+}
+
+bool CtrlSocketManager::send(CtrlId peer_id, CtrlMsgType type, const void* payload, std::size_t len,
+                             std::uint16_t flags) {
+  return state_->send(by_id(peer_id), type, payload, len, flags);
+}
+bool CtrlSocketManager::recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
+  return state_->receive(by_id(peer_id), hdr, payload);
+}
+
+bool CtrlSocketManager::unpack(const CtrlMsgHeader& header, const std::vector<std::uint8_t>& bytes, CtrlMsgType type,
+                               void* to, std::size_t size) {
+  if (header.type != type || bytes.size() != size) return false;
+  std::memcpy(to, bytes.data(), size);
+  return true;
+}
+
+bool CtrlSocketManager::sendInt(CtrlId peer_id, int v) { return send(peer_id, CTRL_INT, &v, sizeof v); }
+bool CtrlSocketManager::recvInt(CtrlId peer_id, int& v) {
+  CtrlMsgHeader header{};
+  std::vector<std::uint8_t> bytes;
+  return recv(peer_id, header, bytes) && unpack(header, bytes, CTRL_INT, &v, sizeof v);
+}
+bool CtrlSocketManager::sendU64(CtrlId peer_id, std::uint64_t v) { return send(peer_id, CTRL_INT, &v, sizeof v); }
+bool CtrlSocketManager::recvU64(CtrlId peer_id, std::uint64_t& v) {
+  CtrlMsgHeader header{};
+  std::vector<std::uint8_t> bytes;
+  return recv(peer_id, header, bytes) && unpack(header, bytes, CTRL_INT, &v, sizeof v);
+}
+
+void CtrlSocketManager::close(CtrlId peer_id) { state_->plane.close(by_id(peer_id)); }
+void CtrlSocketManager::closeAll() { state_->plane.close_all(); }
+
+int CtrlSocketManager::getCtrlSockFd(const std::string& ip, std::uint16_t port) {
+  int fd = -1;
+  (void)state_->attempt([&] {
+    auto link = state_->plane.find(by_ip(ip), false);
+    if (link == nullptr || !link->alive()) {
+      state_->plane.connect_tcp(by_ip(ip), ip, port, "");
+      link = state_->plane.find(by_ip(ip), false);
+    }
+    fd = link == nullptr ? -1 : link->fd();
+    return true;
+  });
+  return fd;
+}
+
+bool CtrlSocketManager::sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
+                                    std::uint16_t flags) {
+  return state_->send(by_ip(ip), type, payload, len, flags);
+}
+bool CtrlSocketManager::recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
+  return state_->receive(by_ip(ip), hdr, payload);
+}
+bool CtrlSocketManager::sendCtrlInt(const std::string& ip, int value) {
+  return sendCtrlMsg(ip, CTRL_INT, &value, sizeof value);
+}
+bool CtrlSocketManager::recvCtrlInt(const std::string& ip, int& value) {
+  CtrlMsgHeader header{};
+  std::vector<std::uint8_t> bytes;
+  return recvCtrlMsg(ip, header, bytes) && unpack(header, bytes, CTRL_INT, &value, sizeof value);
+}
+void CtrlSocketManager::closeConnection(const std::string& ip) { state_->plane.close(by_ip(ip)); }
+
+}  // namespace hmc

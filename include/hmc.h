@@ -1,0 +1,155 @@
+// The API of HMC's older library, on this library's core. For C++14 and later, also beside <hmc/hmc.hpp>.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <hmc/conn_buffer.hpp>
+#include <hmc/error.hpp>
+#include <hmc/memory_type.hpp>
+
+namespace hmc {
+
+/// One or two words. "Unknown status" for a number that isn't a status_t.
+HMC_API const char* status_to_string(status_t status) noexcept;
+
+/// The type that DEFAULT stands for on this machine.
+HMC_API MemoryType memory_supported();
+/// True if a device driver of this machine exports device memory by file descriptor. Another device may still refuse
+/// it.
+HMC_API bool memory_dmabuf_supported();
+
+/// Allocates and copies memory of one device. No function throws. Threads: any, except setDeviceIdAndMemoryType.
+class HMC_API Memory {
+ public:
+  /// On failure getInitStatus() returns the reason's status, and all other calls return it too.
+  Memory(int device_id, MemoryType mem_type = MemoryType::DEFAULT);
+  ~Memory();  ///< frees the buffers that are still allocated
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Zeroed memory. ERROR if there isn't enough, or `addr` is null.
+  status_t allocateBuffer(void** addr, std::size_t size);
+  /// Memory that other devices and processes of this node can map, if the driver supports that; else as allocateBuffer.
+  status_t allocatePeerableBuffer(void** addr, std::size_t size);
+  /// NOT_FOUND if this object hasn't allocated the address.
+  status_t freeBuffer(void* addr);
+
+  /// Blocking copies. Pointers of any kind are accepted; the name states the intended direction.
+  status_t copyHostToDevice(void* dest, const void* src, std::size_t size);
+  status_t copyDeviceToHost(void* dest, const void* src, std::size_t size);
+  status_t copyDeviceToDevice(void* dest, const void* src, std::size_t size);
+
+  /// Later calls use this device. Buffers that are already allocated stay valid.
+  status_t setDeviceIdAndMemoryType(int device_id, MemoryType mem_type = MemoryType::DEFAULT);
+  MemoryType getMemoryType() const;  ///< the actual type if DEFAULT was requested
+  status_t getInitStatus() const;
+  int getDeviceId() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// ---- the control plane
+
+enum CtrlMsgType : std::uint16_t { CTRL_INT = 1, CTRL_STRUCT = 2 };
+struct CtrlMsgHeader {
+  std::uint16_t type;
+  std::uint16_t flags;
+  std::uint32_t length;  ///< bytes of the payload
+};
+
+/// Messages between processes that are named by number (or, in the older form, by IP). One object per process.
+///
+///  - Messages from one peer arrive in order, complete, and exactly once. A message has at most 64 MiB.
+///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts peers on this
+///    machine only, and logs that.
+///  - A peer's number is what it states in the handshake, never its source address. While a peer is connected, another
+///    process that states the same number is refused. Two processes may connect to each other at the same time.
+///  - A call that waits ends after HMC_TIMEOUT_S seconds. If the peer has died or closed its connection, calls return
+///    false at once, after all messages that it sent were received.
+///
+/// Functions return false on failure, and log the reason. None raises a signal. Threads: any.
+class HMC_API CtrlSocketManager {
+ public:
+  using CtrlId = std::uint32_t;
+
+  static CtrlSocketManager& instance();
+  CtrlSocketManager(const CtrlSocketManager&) = delete;
+  CtrlSocketManager& operator=(const CtrlSocketManager&) = delete;
+
+  // ---- listening
+  /// Listens on bind_ip:tcp_port (port 0: no TCP) and on the socket file `uds_path` (empty: none). True without effect
+  /// if it already listens. False if another process listens there: a socket file in use is never replaced.
+  bool start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path = "");
+  /// Ends listening. Connections stay.
+  void stop();
+  bool isServer() const;
+
+  // ---- connecting. Retries for up to ten seconds while nothing listens at the address.
+  bool connectTcp(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id);
+  bool connectUds(CtrlId peer_id, const std::string& uds_path, CtrlId self_id);
+  /// The socket file of a peer in `dir`. With HMC_SECRET it contains a hash of the secret, so that jobs don't meet.
+  static std::string udsPathFor(const std::string& dir, CtrlId peer_id);
+
+  // ---- messages
+  bool send(CtrlId peer_id, CtrlMsgType type, const void* payload, std::size_t len, std::uint16_t flags = 0);
+  /// If the process listens and the peer hasn't connected yet, waits for it.
+  bool recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload);
+  bool sendInt(CtrlId peer_id, int v);
+  bool recvInt(CtrlId peer_id, int& v);
+  bool sendU64(CtrlId peer_id, std::uint64_t v);
+  bool recvU64(CtrlId peer_id, std::uint64_t& v);
+  template <typename T> bool sendStruct(CtrlId peer_id, const T& obj) {
+    static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
+    return send(peer_id, CTRL_STRUCT, &obj, sizeof(T));
+  }
+  /// False also if the message isn't a CTRL_STRUCT of this size; it is consumed.
+  template <typename T> bool recvStruct(CtrlId peer_id, T& obj) {
+    static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
+    CtrlMsgHeader header{};
+    std::vector<std::uint8_t> bytes;
+    return recv(peer_id, header, bytes) && unpack(header, bytes, CTRL_STRUCT, &obj, sizeof(T));
+  }
+
+  void close(CtrlId peer_id);
+  void closeAll();
+
+  // ---- the older form: a peer is named by the IP of its end of the connection
+  bool startServer(const std::string& bindIp, std::uint16_t port = 5555) { return start(bindIp, port); }
+  void stopServer() { stop(); }
+  /// Connects if there is no connection yet. Returns the socket, which stays the library's property; -1 on failure.
+  int getCtrlSockFd(const std::string& ip, std::uint16_t port = 5555);
+  bool sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
+                   std::uint16_t flags = 0);
+  bool recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload);
+  bool sendCtrlInt(const std::string& ip, int value);
+  bool recvCtrlInt(const std::string& ip, int& value);
+  template <typename T> bool sendCtrlStruct(const std::string& ip, const T& obj) {
+    static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
+    return sendCtrlMsg(ip, CTRL_STRUCT, &obj, sizeof(T));
+  }
+  template <typename T> bool recvCtrlStruct(const std::string& ip, T& obj) {
+    static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
+    CtrlMsgHeader header{};
+    std::vector<std::uint8_t> bytes;
+    return recvCtrlMsg(ip, header, bytes) && unpack(header, bytes, CTRL_STRUCT, &obj, sizeof(T));
+  }
+  void closeConnection(const std::string& ip);
+
+ private:
+  CtrlSocketManager();
+  ~CtrlSocketManager() = default;
+  static bool unpack(const CtrlMsgHeader& header, const std::vector<std::uint8_t>& bytes, CtrlMsgType type, void* to,
+                     std::size_t size);
+  class State;
+  State* const state_;  // never destroyed: a thread may still wait in recv at exit
+};
+
+}  // namespace hmc

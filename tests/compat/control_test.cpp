@@ -1,0 +1,329 @@
+// The control plane of <hmc.h> between processes.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <hmc.h>
+
+#include "tests/compat/processes.hpp"
+
+namespace hmc::compat {
+
+namespace {
+
+CtrlSocketManager& control() { return CtrlSocketManager::instance(); }
+
+/// A port that no process listens on.
+std::uint16_t free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(probe, reinterpret_cast<const sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ::close(probe);
+  return ntohs(address.sin_port);
+}
+
+class CompatControl : public testing::Test {
+ protected:
+  CompatControl() {
+    ::setenv("HMC_SECRET", std::string(64, 'a').c_str(), 1);
+    ::setenv("HMC_TIMEOUT_S", "60", 1);
+    char name[] = "/tmp/hmc-compat-XXXXXX";
+    folder = ::mkdtemp(name);
+  }
+  ~CompatControl() override { std::filesystem::remove_all(folder); }
+  std::string folder;
+  const std::uint16_t port = free_port();
+};
+
+struct Record {
+  std::uint32_t call;
+  std::uint64_t value;
+};
+
+/// Sends `count` messages of each kind; the values depend on who sends and on the call.
+bool send_all(CtrlSocketManager::CtrlId peer, int self, int count) {
+  for (int call = 0; call < count; ++call) {
+    const auto number = static_cast<std::uint64_t>(self) << 40 | static_cast<std::uint64_t>(call);
+    if (!control().sendInt(peer, self * 1000 + call) || !control().sendU64(peer, number) ||
+        !control().sendStruct(peer, Record{static_cast<std::uint32_t>(call), ~number}))
+      return false;
+  }
+  return true;
+}
+
+bool receive_all(CtrlSocketManager::CtrlId peer, int count) {
+  for (int call = 0; call < count; ++call) {
+    const auto number = static_cast<std::uint64_t>(peer) << 40 | static_cast<std::uint64_t>(call);
+    int small = 0;
+    std::uint64_t large = 0;
+    Record record{};
+    if (!control().recvInt(peer, small) || small != static_cast<int>(peer) * 1000 + call) return false;
+    if (!control().recvU64(peer, large) || large != number) return false;
+    if (!control().recvStruct(peer, record) || record.call != static_cast<std::uint32_t>(call) ||
+        record.value != ~number)
+      return false;
+  }
+  return true;
+}
+
+TEST_F(CompatControl, messages_arrive_in_order_over_tcp) {
+  Child client(
+      [&] { return control().connectTcp(4, "127.0.0.1", port, 5) && send_all(4, 5, 300) && receive_all(4, 300); });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  EXPECT_TRUE(receive_all(5, 300));  // waits for the client
+  EXPECT_TRUE(send_all(5, 4, 300));
+  EXPECT_TRUE(client.join());
+}
+
+TEST_F(CompatControl, messages_arrive_in_order_over_a_socket_file) {
+  const std::string path = CtrlSocketManager::udsPathFor(folder, 0);
+  Child client([&] { return control().connectUds(0, path, 1) && send_all(0, 1, 300) && receive_all(0, 300); });
+  ASSERT_TRUE(control().start("127.0.0.1", 0, path));
+  EXPECT_TRUE(receive_all(1, 300));
+  EXPECT_TRUE(send_all(1, 0, 300));
+  EXPECT_TRUE(client.join());
+  control().stop();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(CompatControl, large_messages_cross_without_blocking_each_other) {
+  const auto exchange = [](CtrlSocketManager::CtrlId peer, std::uint8_t mine, std::uint8_t theirs) {
+    const std::vector<std::uint8_t> sent(8 << 20, mine);
+    CtrlMsgHeader header{};
+    std::vector<std::uint8_t> got;
+    return control().send(peer, CTRL_STRUCT, sent.data(), sent.size(), 77) && control().recv(peer, header, got) &&
+           header.flags == 77 && header.length == got.size() && got == std::vector<std::uint8_t>(8 << 20, theirs);
+  };
+  Child client(
+      [&] { return control().connectTcp(0, "127.0.0.1", port, 1) && control().sendInt(0, 1) && exchange(0, 1, 2); });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int ready = 0;
+  ASSERT_TRUE(control().recvInt(1, ready));
+  EXPECT_TRUE(exchange(1, 2, 1));
+  EXPECT_TRUE(client.join());
+}
+
+TEST_F(CompatControl, a_message_beyond_the_limit_is_refused_by_the_sender) {
+  ASSERT_TRUE(control().start("127.0.0.1", port) && control().connectTcp(0, "127.0.0.1", port, 1));
+  const std::vector<std::uint8_t> large((64 << 20) + 1);
+  EXPECT_FALSE(control().send(0, CTRL_STRUCT, large.data(), large.size()));
+  EXPECT_FALSE(control().send(0, CTRL_STRUCT, nullptr, std::size_t{1} << 32));
+  int value = 0;
+  EXPECT_TRUE(control().sendInt(0, 9) && control().recvInt(1, value));
+  EXPECT_EQ(value, 9);
+}
+
+TEST_F(CompatControl, a_number_in_use_is_refused_to_another_process) {
+  const Pipe connected, done;
+  Child first([&] {
+    const bool good = control().connectTcp(0, "127.0.0.1", port, 1);
+    connected.put(1);
+    return done.get() == 1 && good && control().sendInt(0, 11);
+  });
+  Child second([&] {
+    if (connected.get() != 1) return false;
+    const bool taken = control().connectTcp(0, "127.0.0.1", port, 1);
+    const bool other = control().connectTcp(0, "127.0.0.1", port, 2);
+    done.put(1);
+    return !taken && other && control().sendInt(0, 22);
+  });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int value = 0;
+  EXPECT_TRUE(control().recvInt(1, value));
+  EXPECT_EQ(value, 11);
+  EXPECT_TRUE(control().recvInt(2, value));
+  EXPECT_EQ(value, 22);
+  EXPECT_TRUE(first.join() && second.join());
+}
+
+TEST_F(CompatControl, two_processes_that_connect_to_each_other_have_one_stream_each_way) {
+  const std::uint16_t other_port = free_port();
+  const auto run = [&](int self, std::uint16_t own, std::uint16_t theirs) {
+    const auto peer = static_cast<CtrlSocketManager::CtrlId>(1 - self);
+    return control().start("127.0.0.1", own) &&
+           control().connectTcp(peer, "127.0.0.1", theirs, static_cast<CtrlSocketManager::CtrlId>(self)) &&
+           send_all(peer, self, 200) && receive_all(peer, 200);
+  };
+  const Pipe finished;
+  Child other([&] {
+    const bool good = run(1, other_port, port);
+    finished.put(1);
+    return good;
+  });
+  EXPECT_TRUE(run(0, port, other_port));
+  EXPECT_EQ(finished.get(), 1);
+  EXPECT_TRUE(other.join());
+}
+
+TEST_F(CompatControl, another_secret_is_refused) {
+  Child stranger([&] {
+    ::setenv("HMC_SECRET", std::string(64, 'b').c_str(), 1);
+    return !control().connectTcp(0, "127.0.0.1", port, 1);
+  });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  EXPECT_TRUE(stranger.join());
+  EXPECT_FALSE(control().sendInt(1, 1));
+}
+
+TEST_F(CompatControl, two_jobs_get_different_socket_files) {
+  std::string theirs(200, '\0');
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  Child other([&] {
+    ::setenv("HMC_SECRET", std::string(64, 'c').c_str(), 1);
+    const std::string path = CtrlSocketManager::udsPathFor("/tmp/", 3);
+    return ::write(ends[1], path.data(), path.size()) == static_cast<ssize_t>(path.size());
+  });
+  ASSERT_TRUE(other.join());
+  theirs.resize(static_cast<std::size_t>(::read(ends[0], theirs.data(), theirs.size())));
+  EXPECT_NE(CtrlSocketManager::udsPathFor("/tmp", 3), theirs);
+  EXPECT_EQ(theirs.find("/tmp/hmc_ctrl_"), 0U);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+TEST_F(CompatControl, a_socket_file_in_use_is_not_taken_and_one_left_behind_is) {
+  const std::string path = folder + "/control.sock";
+  const Pipe started, tried;
+  Child owner([&] {
+    const bool good = control().start("127.0.0.1", 0, path);
+    started.put(1);
+    int value = 0;
+    const bool reached = good && control().recvInt(1, value) && value == 5;
+    tried.put(1);
+    return reached && started.get() == -2;  // until it is killed
+  });
+  ASSERT_EQ(started.get(), 1);
+  EXPECT_FALSE(control().start("127.0.0.1", 0, path));
+  EXPECT_TRUE(control().connectUds(0, path, 1) && control().sendInt(0, 5));  // still its first owner
+  ASSERT_EQ(tried.get(), 1);
+  owner.kill();
+  ASSERT_TRUE(std::filesystem::exists(path));
+  EXPECT_TRUE(control().start("127.0.0.1", 0, path));
+}
+
+TEST_F(CompatControl, a_regular_file_is_never_removed) {
+  const std::string path = folder + "/data";
+  ::close(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  EXPECT_FALSE(control().start("127.0.0.1", 0, path));
+  EXPECT_TRUE(std::filesystem::is_regular_file(path));
+}
+
+TEST_F(CompatControl, a_dead_peer_ends_calls_after_its_last_message) {
+  const Pipe ready;
+  Child client([&] {
+    const bool good = control().connectTcp(0, "127.0.0.1", port, 1) && send_all(0, 1, 3);
+    ready.put(good ? 1 : 0);
+    return ready.get() == -2;
+  });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int value = 0;
+  ASSERT_TRUE(control().recvInt(1, value));
+  ASSERT_EQ(ready.get(), 1);
+  client.kill();
+  std::uint64_t large = 0;
+  Record record{};
+  EXPECT_TRUE(control().recvU64(1, large) && control().recvStruct(1, record));
+  for (int call = 1; call < 3; ++call)
+    EXPECT_TRUE(control().recvInt(1, value) && control().recvU64(1, large) && control().recvStruct(1, record));
+  EXPECT_FALSE(control().recvInt(1, value));
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(control().sendInt(1, i));  // and no SIGPIPE
+}
+
+TEST_F(CompatControl, a_peer_that_died_can_come_back_under_its_number) {
+  const auto life = [&](int value) {
+    return control().connectTcp(0, "127.0.0.1", port, 1) && control().sendInt(0, value);
+  };
+  const Pipe second_may_start;
+  Child first([&] { return life(1); });
+  Child second([&] { return second_may_start.get() == 1 && life(2); });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int value = 0;
+  EXPECT_TRUE(control().recvInt(1, value));
+  EXPECT_EQ(value, 1);
+  EXPECT_TRUE(first.join());
+  EXPECT_FALSE(control().recvInt(1, value));
+  second_may_start.put(1);
+  EXPECT_TRUE(second.join());
+  EXPECT_TRUE(control().recvInt(1, value));
+  EXPECT_EQ(value, 2);
+}
+
+TEST_F(CompatControl, a_header_of_four_gigabytes_ends_only_its_connection) {
+  ASSERT_TRUE(control().start("127.0.0.1", port) && control().connectTcp(0, "127.0.0.1", port, 1));
+  const int stranger = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(stranger, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const unsigned char header[16] = {'H', 'M', 'C', '1', 2, 0, 66, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
+  ASSERT_EQ(::send(stranger, header, sizeof header, MSG_NOSIGNAL), 16);
+  char byte = 0;
+  EXPECT_LE(::recv(stranger, &byte, 1, 0), 0);  // the server closes it
+  ::close(stranger);
+  int value = 0;
+  EXPECT_TRUE(control().sendInt(0, 3) && control().recvInt(1, value));
+}
+
+TEST_F(CompatControl, the_older_form_names_peers_by_ip) {
+  Child client([&] {
+    const int fd = control().getCtrlSockFd("127.0.0.1", port);
+    int one = 0, value = 0;
+    socklen_t length = sizeof one;
+    return fd >= 0 && control().getCtrlSockFd("127.0.0.1", port) == fd &&
+           ::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, &length) == 0 && one != 0 &&
+           control().sendCtrlInt("127.0.0.1", 42) && control().sendCtrlStruct("127.0.0.1", Record{1, 2}) &&
+           control().recvCtrlInt("127.0.0.1", value) && value == 43;
+  });
+  ASSERT_TRUE(control().startServer("127.0.0.1", port));
+  int value = 0;
+  Record record{};
+  EXPECT_TRUE(control().recvCtrlInt("127.0.0.1", value) && control().recvCtrlStruct("127.0.0.1", record));
+  EXPECT_EQ(value, 42);
+  EXPECT_EQ(record.value, 2U);
+  EXPECT_TRUE(control().sendCtrlInt("127.0.0.1", 43));
+  EXPECT_TRUE(client.join());
+  control().closeConnection("127.0.0.1");
+  control().stopServer();
+}
+
+TEST_F(CompatControl, close_wakes_a_thread_that_waits) {
+  ASSERT_TRUE(control().start("127.0.0.1", port) && control().connectTcp(0, "127.0.0.1", port, 1));
+  control().stop();  // so that a recv that starts after close() fails too, and doesn't wait for a new connection
+  std::thread waits([] {
+    int value = 0;
+    EXPECT_FALSE(control().recvInt(0, value));
+  });
+  control().close(0);
+  waits.join();
+}
+
+TEST_F(CompatControl, without_a_secret_this_machine_may_connect) {
+  ::unsetenv("HMC_SECRET");
+  Child client([&] { return control().connectTcp(0, "127.0.0.1", port, 1) && control().sendInt(0, 8); });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int value = 0;
+  EXPECT_TRUE(control().recvInt(1, value));
+  EXPECT_EQ(value, 8);
+  EXPECT_TRUE(client.join());
+}
+
+}  // namespace
+
+}  // namespace hmc::compat

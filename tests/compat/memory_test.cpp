@@ -1,0 +1,80 @@
+// Memory and ConnBuffer of <hmc.h> on the host, and the texts of status_t.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <hmc.h>
+
+namespace hmc::compat {
+
+namespace {
+
+TEST(CompatMemory, every_status_has_its_own_text) {
+  std::set<std::string> texts;
+  for (int status = 0; status <= 5; ++status) texts.insert(status_to_string(static_cast<status_t>(status)));
+  EXPECT_EQ(texts.size(), 6U);
+  EXPECT_EQ(texts.count("Unknown status"), 0U);
+  EXPECT_STREQ(status_to_string(static_cast<status_t>(6)), "Unknown status");
+}
+
+TEST(CompatMemory, buffers_are_allocated_copied_and_freed) {
+  Memory memory(0, MemoryType::CPU);
+  ASSERT_EQ(memory.getInitStatus(), status_t::SUCCESS);
+  EXPECT_EQ(memory.getMemoryType(), MemoryType::CPU);
+  EXPECT_EQ(memory.getDeviceId(), 0);
+  void *one = nullptr, *two = nullptr;
+  ASSERT_EQ(memory.allocateBuffer(&one, 5000), status_t::SUCCESS);
+  ASSERT_EQ(memory.allocatePeerableBuffer(&two, 5000), status_t::SUCCESS);
+  std::vector<std::uint8_t> bytes(5000), back(5000);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+  EXPECT_EQ(memory.copyHostToDevice(one, bytes.data(), 5000), status_t::SUCCESS);
+  EXPECT_EQ(memory.copyDeviceToDevice(two, one, 5000), status_t::SUCCESS);
+  EXPECT_EQ(memory.copyDeviceToHost(back.data(), two, 5000), status_t::SUCCESS);
+  EXPECT_EQ(back, bytes);
+  EXPECT_EQ(memory.copyHostToDevice(nullptr, bytes.data(), 1), status_t::ERROR);
+  EXPECT_EQ(memory.freeBuffer(one), status_t::SUCCESS);
+  EXPECT_EQ(memory.freeBuffer(one), status_t::NOT_FOUND);
+  EXPECT_EQ(memory.freeBuffer(bytes.data()), status_t::NOT_FOUND);
+}
+
+TEST(CompatMemory, failures_are_statuses) {
+  Memory memory(0, MemoryType::CPU);
+  void* address = &memory;
+  EXPECT_EQ(memory.allocateBuffer(&address, SIZE_MAX / 2), status_t::ERROR);
+  EXPECT_EQ(address, nullptr);
+  EXPECT_EQ(memory.allocateBuffer(nullptr, 1), status_t::ERROR);
+  EXPECT_EQ(memory.setDeviceIdAndMemoryType(9, MemoryType::CPU), status_t::ERROR);
+  EXPECT_EQ(memory.allocateBuffer(&address, 1), status_t::ERROR);
+  EXPECT_EQ(memory.setDeviceIdAndMemoryType(0, MemoryType::CPU), status_t::SUCCESS);
+  EXPECT_EQ(memory.allocateBuffer(&address, 1), status_t::SUCCESS);
+}
+
+TEST(CompatMemory, default_type_is_the_accelerator_or_the_host) {
+  const Memory memory(0);
+  EXPECT_EQ(memory.getMemoryType(), memory_supported());
+  EXPECT_NE(memory.getMemoryType(), MemoryType::DEFAULT);
+  const ConnBuffer buffer(0, 100);
+  EXPECT_EQ(buffer.mem_type, memory_supported());
+}
+
+TEST(CompatMemory, ranges_near_the_end_of_the_address_space_are_refused) {
+  ConnBuffer buffer(0, 4096, MemoryType::CPU);
+  std::vector<std::uint8_t> bytes(4096);
+  for (const std::size_t bias : {std::size_t{1}, std::size_t{4097}, SIZE_MAX, SIZE_MAX - 4095}) {
+    EXPECT_EQ(buffer.writeFromCpu(bytes.data(), 4096, bias), status_t::ERROR) << bias;
+    EXPECT_EQ(buffer.readToCpu(bytes.data(), 4096, bias), status_t::ERROR) << bias;
+    if (bias > 1) {  // bias + size wraps to 1
+      EXPECT_EQ(buffer.writeFromCpu(bytes.data(), SIZE_MAX - bias + 2, bias), status_t::ERROR) << bias;
+    }
+    EXPECT_EQ(buffer.copyWithin(bias, 0, 4096), status_t::ERROR) << bias;
+    EXPECT_EQ(buffer.copyWithin(0, bias, 4096), status_t::ERROR) << bias;
+  }
+  EXPECT_EQ(buffer.writeFromCpu(bytes.data(), 4096), status_t::SUCCESS);
+}
+
+}  // namespace
+
+}  // namespace hmc::compat
