@@ -113,4 +113,31 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   return wires;
 }
 
+std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
+                                                                  const base::Log& log,
+                                                                  std::vector<std::string>& why_not) {
+  transport::am::Options options;
+  options.size = most_peers;
+  options.log = log;
+  std::vector<std::unique_ptr<transport::OpenWire>> wires;
+  for (const std::string& name : names) {
+    try {
+      if (name == "tcp") {
+        wires.push_back(transport::make_tcp_wire(options));
+#ifdef HMC_HAVE_UCX
+      } else if (name == "ucx") {
+        wires.push_back(transport::make_ucx_wire(options, "^sm"));
+#endif
+      } else {
+        why_not.push_back(fmt::format("{}: not in this build", name));
+      }
+    } catch (const Error& error) {
+      why_not.push_back(fmt::format("{}: {}", name, error.detail().message));
+    }
+  }
+  if (wires.empty())
+    throw Error(Code::unavailable, "wires", fmt::format("no wire is available ({})", fmt::join(why_not, "; ")));
+  return wires;
+}
+
 }  // namespace hmc::job

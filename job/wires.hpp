@@ -26,4 +26,10 @@ std::string_view wire_between_nodes(bool one_machine);
 /// Error{unavailable} if a wire that is needed, or forced by HMC_TRANSPORT, isn't available.
 std::vector<std::unique_ptr<transport::Wire>> make_wires(const transport::WireContext& context);
 
+/// The network wires of an Endpoint, in order of preference: those of `names` that are available. `why_not` gets a line
+/// for each other one. Throws Error{unavailable} if none is.
+std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
+                                                                  const base::Log& log,
+                                                                  std::vector<std::string>& why_not);
+
 }  // namespace hmc::job

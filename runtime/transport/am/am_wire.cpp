@@ -60,7 +60,7 @@ AmWire::AmWire(const Options& options, std::unique_ptr<ByteLink> link)
       secret_(make_nonce()),
       link_(std::move(link)),
       peers_(*link_, tickets_, options.log),
-      target_(options.rank, secret_, peers_, tickets_, regions_, options.log) {
+      target_(peers_, tickets_, regions_, options.log) {
   link_->serve(*this, options.rank, options.size);
 }
 
@@ -76,14 +76,38 @@ AmWire::~AmWire() {
 
 base::Bytes AmWire::address() {
   const std::lock_guard guard(lock_);
-  base::ByteWriter out;
-  out.number(protocol_version).number(secret_).raw(link_->address());
-  return out.take();
+  return encode_address(secret_, own_rank, link_->address());
 }
 
 void AmWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
   const std::lock_guard guard(lock_);
-  peers_.know(std::move(addresses));
+  peers_.create(addresses.size(), static_cast<std::uint32_t>(options_.rank), secret_);
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank)
+    if (!addresses[rank].empty()) peers_.know(static_cast<int>(rank), addresses[rank]);
+}
+
+base::Bytes AmWire::offer(int number) {
+  const std::lock_guard guard(lock_);
+  // The first offer: a wire outside a job. No message is accepted for a number without an offer.
+  if (peers_.count() == 0) peers_.create(static_cast<std::size_t>(options_.size), 0, 0);
+  AmPeer& peer = peers_.at(number);
+  peer.accepted_secret = make_nonce();
+  return encode_address(peer.accepted_secret, static_cast<std::uint32_t>(number), link_->address());
+}
+
+void AmWire::add_peer(int number, base::ByteView address) {
+  const std::lock_guard guard(lock_);
+  peers_.know(number, address);
+}
+
+void AmWire::remove_peer(int number) noexcept {
+  const std::lock_guard guard(lock_);
+  if (number < peers_.count()) peers_.forget(number);  // otherwise nothing was offered yet
+}
+
+base::Status AmWire::peer_status(int number) noexcept {
+  const std::lock_guard guard(lock_);
+  return peers_.at(number).failure;
 }
 
 Reach AmWire::reaches(int peer) const {
@@ -158,9 +182,8 @@ void AmWire::end_receive_into(const Region& mine, DirectReceive& receive) noexce
   if (Regions::Registered* const region = regions_.of(mine.base, mine.bytes)) std::erase(region->receives, &receive);
 }
 
-Message AmWire::message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) const noexcept {
+Message AmWire::message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) noexcept {
   Message message;
-  message.origin = static_cast<std::uint32_t>(options_.rank);
   message.kind = kind;
   message.region = region.index;
   message.nonce = region.nonce;

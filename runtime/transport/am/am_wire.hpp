@@ -37,7 +37,7 @@ Options options_of(const WireContext& context);
 ///
 /// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries to take it
 /// for progress; the progress thread takes it while it serves.
-class AmWire final : public Wire, private LinkUser {
+class AmWire final : public OpenWire, private LinkUser {
  public:
   AmWire(const Options& options, std::unique_ptr<ByteLink> link);
   /// Closes its connections. If peers have exited, this takes at most 2.5 seconds.
@@ -49,6 +49,10 @@ class AmWire final : public Wire, private LinkUser {
   }
   base::Bytes address() override;
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
+  base::Bytes offer(int number) override;
+  void add_peer(int number, base::ByteView address) override;
+  void remove_peer(int number) noexcept override;
+  base::Status peer_status(int number) noexcept override;
   Reach reaches(int peer) const override;
   /// Starts the progress thread: from now on a peer may need this rank to execute verbs.
   base::Bytes register_region(const Region& mine) override;
@@ -118,7 +122,7 @@ class AmWire final : public Wire, private LinkUser {
                      Ticket& ticket) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
   base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
-  Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) const noexcept;
+  static Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) noexcept;
 
   const Options options_;
   const std::uint64_t secret_;

@@ -22,12 +22,12 @@ enum class MessageKind : std::uint8_t {
 
 /// The header of every message, in the byte order that all ranks of a job share.
 struct Message {
-  std::uint32_t origin = 0;  ///< the rank that sends this message
+  std::uint32_t origin = 0;  ///< the number by which the receiver knows the sender; in a job its rank
   MessageKind kind = MessageKind::put;
   std::uint8_t op = 0;  ///< AtomicOp
   std::uint8_t width = 0;
   std::uint8_t wants_result = 0;
-  std::uint64_t secret = 0;    ///< of the receiving wire; a message without it isn't from this job
+  std::uint64_t secret = 0;    ///< of the receiving wire, for this sender; a message without it isn't from this job
   std::uint64_t sequence = 0;  ///< counts the messages from origin to this target, from 0
   std::uint64_t region = 0;    ///< index of the target's region
   std::uint64_t nonce = 0;     ///< of the region's key
@@ -42,7 +42,7 @@ struct Message {
 static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 
 /// Incremented with every change to Message. A rank refuses peers with another version.
-inline constexpr std::uint8_t protocol_version = 3;
+inline constexpr std::uint8_t protocol_version = 4;
 
 /// Data up to this size is copied after the header, so the put completes locally at once.
 inline constexpr std::uint64_t inline_bytes = 1024;

@@ -28,30 +28,52 @@ constexpr std::int64_t release_timeout_ns = 200'000'000;
 
 Peers::~Peers() { close(); }
 
-void Peers::know(std::vector<base::Bytes> addresses) {
-  peers_.resize(addresses.size());
-  for (std::size_t i = 0; i < peers_.size(); ++i) {
-    AmPeer& peer = peers_[i];
-    peer.rank = static_cast<int>(i);
-    peer.owner = this;
-    if (addresses[i].empty()) continue;
-    base::ByteReader in(addresses[i]);
-    const auto version = in.number<std::uint8_t>();
-    if (version != protocol_version) {
-      throw Error(
-          Code::refused, std::string(traits_.name),
-          fmt::format("rank {} uses protocol version {} of this wire, this rank uses {}", i, version, protocol_version),
-          "all ranks must run the same build");
-    }
-    peer.secret = in.number<std::uint64_t>();
-    const base::ByteView worker = in.raw(in.left());
-    if (!in.complete() || worker.empty())
-      throw Error(Code::refused, std::string(traits_.name),
-                  fmt::format("rank {} sent an address of {} bytes", i, addresses[i].size()));
-    peer.address.assign(worker.begin(), worker.end());
+base::Bytes encode_address(std::uint64_t secret, std::uint32_t origin, const base::Bytes& link) {
+  base::ByteWriter out;
+  out.number(protocol_version).number(secret).number(origin).raw(link);
+  return out.take();
+}
+
+void Peers::create(std::size_t count, std::uint32_t origin, std::uint64_t accepted) {
+  peers_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    peers_[i].rank = static_cast<int>(i);
+    peers_[i].owner = this;
+    peers_[i].origin = origin;
+    peers_[i].accepted_secret = accepted;
   }
-  failed_.reserve(peers_.size());
-  queued_.reserve(peers_.size());
+  failed_.reserve(count);
+  queued_.reserve(count);
+}
+
+void Peers::know(int rank, base::ByteView address) {
+  AmPeer& peer = at(rank);
+  base::ByteReader in(address);
+  const auto version = in.number<std::uint8_t>();
+  if (version != protocol_version)
+    throw Error(Code::refused, std::string(traits_.name),
+                fmt::format("rank {} uses protocol version {} of this wire, this rank uses {}", rank, version,
+                            protocol_version),
+                "all ranks must run the same build");
+  const auto secret = in.number<std::uint64_t>();
+  const auto origin = in.number<std::uint32_t>();
+  const base::ByteView link = in.raw(in.left());
+  if (!in.complete() || link.empty())
+    throw Error(Code::refused, std::string(traits_.name),
+                fmt::format("rank {} sent an address of {} bytes", rank, address.size()));
+  peer.secret = secret;
+  if (origin != own_rank) peer.origin = origin;
+  peer.address.assign(link.begin(), link.end());
+}
+
+void Peers::forget(int rank) noexcept {
+  AmPeer& peer = at(rank);
+  fail(peer, base::Status::failure(Code::closed, "the peer was removed", rank));
+  reap();
+  if (peer.in_flight > 0) return;  // the link still reads its records: the number stays unusable
+  peer = AmPeer{};
+  peer.rank = rank;
+  peer.owner = this;
 }
 
 base::Status Peers::ready(AmPeer& peer) noexcept {
@@ -183,6 +205,7 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   record.message.sequence = peer.sent++;
   if (!record.joined) record.message.bytes = record.bytes;
   record.message.secret = peer.secret;
+  record.message.origin = peer.origin;
   ++peer.in_flight;
   if (record.reading != nullptr) ++record.reading->sending;
   if (record.ticket != done)

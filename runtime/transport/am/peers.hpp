@@ -24,6 +24,8 @@ struct AmPeer {
   int rank = -1;
   base::Bytes address;                     ///< empty: the rank doesn't have this wire
   std::uint64_t secret = 0;                ///< each message to the peer must contain it
+  std::uint64_t accepted_secret = 0;       ///< each message from the peer must contain it
+  std::uint32_t origin = 0;                ///< the number by which the peer knows this rank; in a job its rank
   bool connected = false;                  ///< true from the first message on
   base::Status failure;                    ///< the first failure; permanent
   std::uint64_t sent = 0;                  ///< messages to the peer
@@ -56,6 +58,11 @@ struct Sending {
   bool has_data_inside() const noexcept { return source == data; }
 };
 
+/// In an address: the peer sends its own rank as origin.
+inline constexpr std::uint32_t own_rank = UINT32_MAX;
+/// The address by which one peer, or each rank of a job, sends to this wire. `origin` identifies the sender.
+base::Bytes encode_address(std::uint64_t secret, std::uint32_t origin, const base::Bytes& link);
+
 /// Connects on the first message. Messages to one peer arrive in the order of post() and send(); the receiver checks
 /// it. Threads: under AmWire's lock.
 class Peers {
@@ -66,7 +73,13 @@ class Peers {
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  void know(std::vector<base::Bytes> addresses);
+  /// Creates `count` peers without an address. In a job each message carries `origin`, this rank, and must contain the
+  /// wire's secret `accepted`.
+  void create(std::size_t count, std::uint32_t origin, std::uint64_t accepted);
+  /// Sets a peer's address, in the format of encode_address(). Throws Error{refused}.
+  void know(int rank, base::ByteView address);
+  /// Releases the messages and transfers of a peer and forgets it. Must not be called from the link's callbacks.
+  void forget(int rank) noexcept;
   int count() const noexcept { return static_cast<int>(peers_.size()); }
   AmPeer& at(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   const AmPeer& at(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }

@@ -239,7 +239,6 @@ Target::Answer& Target::reply(const Message& to, MessageKind kind) {
     due->rank = rank;
   }
   Answer& answer = due->answers.emplace_back();
-  answer.message.origin = static_cast<std::uint32_t>(rank_);
   answer.message.kind = kind;
   answer.message.ticket = to.ticket;
   return answer;

@@ -16,8 +16,8 @@ namespace hmc::transport::am {
 
 /// Executes requests at once, in the order of arrival. answer() sends the answers afterwards, while has_room(), because
 /// a link's callback must not connect and a large get must not queue all its bytes at once.
-/// A message's fields are used only after a check against this wire's secret, and then against the registered regions
-/// or the transfers in flight. Threads: under AmWire's lock.
+/// A message's fields are used only after a check of the secret that its sender must know, and then against the
+/// registered regions or the transfers in flight. Threads: under AmWire's lock.
 ///
 /// A refused message is dropped, counted and logged. A message from outside the job has no other effect. The refusal of
 /// a request of a rank of the job fails its transfer at the origin, and that rank's later verbs to the region.
@@ -29,12 +29,14 @@ class Target {
     std::uint64_t own = 0;        ///< requests of this rank that its peers refused
   };
 
-  Target(int rank, std::uint64_t secret, Peers& peers, Tickets& tickets, Regions& regions, base::Log log)
-      : rank_(rank), secret_(secret), peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
+  Target(Peers& peers, Tickets& tickets, Regions& regions, base::Log log)
+      : peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
 
   void receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
   bool knows(const Message& message) const noexcept {
-    return message.secret == secret_ && message.origin < static_cast<std::uint32_t>(peers_.count());
+    if (message.origin >= static_cast<std::uint32_t>(peers_.count())) return false;
+    const std::uint64_t accepted = peers_.at(static_cast<int>(message.origin)).accepted_secret;
+    return accepted != 0 && message.secret == accepted;
   }
   // The steps of receive() for a large message whose bytes the link reads directly to their destination: see LinkUser.
   bool begin(const Message& message) noexcept;
@@ -92,8 +94,6 @@ class Target {
   bool send_part(AmPeer& peer, Answer& answer) noexcept;
   static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }
 
-  int rank_;
-  std::uint64_t secret_;
   Peers& peers_;
   Tickets& tickets_;
   Regions& regions_;

@@ -21,7 +21,7 @@ class MessageTarget : public ::testing::Test {
  protected:
   MessageTarget() {
     memory_.fill(untouched);
-    peers_.know(std::vector<base::Bytes>(3));
+    peers_.create(3, 0, secret);
     region_ = regions_.add(memory_.data() + 64, 128);  // with space on both sides to detect stray writes
   }
   Message from_peer(MessageKind kind) {
@@ -65,7 +65,7 @@ class MessageTarget : public ::testing::Test {
   Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
   Peers peers_{link_, tickets_, quiet_};
-  Target target_{0, secret, peers_, tickets_, regions_, quiet_};
+  Target target_{peers_, tickets_, regions_, quiet_};
   alignas(8) std::array<std::byte, 256> memory_{};
   std::array<std::byte, 256> data_{};
   Regions::Key region_;

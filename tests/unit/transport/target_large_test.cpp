@@ -137,8 +137,8 @@ TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
   for (const MessageKind kind : {MessageKind::get, MessageKind::atomic, MessageKind::flush, MessageKind::result,
                                  MessageKind::flushed, MessageKind::refused}) {
     Peers peers(link_, tickets_, quiet_);
-    peers.know(std::vector<base::Bytes>(3));
-    Target target(0, secret, peers, tickets_, regions_, quiet_);
+    peers.create(3, 0, secret);
+    Target target(peers, tickets_, regions_, quiet_);
     Message message = from_peer(kind);
     message.sequence = 0;
     message.bytes = 20000;

@@ -64,8 +64,8 @@ TEST_F(MessageTarget, truncated_message_fails_the_peer) {
   // Cut in the header of the joined message, in its data, and in the first message's own data.
   for (const std::size_t left : {std::size_t{1}, sizeof(Message) - 1, sizeof(Message) + 3}) {
     Peers peers(link_, tickets_, quiet_);
-    peers.know(std::vector<base::Bytes>(3));
-    Target target(0, secret, peers, tickets_, regions_, quiet_);
+    peers.create(3, 0, secret);
+    Target target(peers, tickets_, regions_, quiet_);
     Message put = next;
     put.bytes = 0;
     target.receive(put, all.data(), left);
@@ -185,7 +185,7 @@ TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
 }
 
 TEST_F(MessageTarget, many_rejections_write_few_log_lines) {
-  Target target{0, secret, peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
+  Target target{peers_, tickets_, regions_, base::Log(base::LogLevel::error)};
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 130; ++i) {
     Message refused = from_peer(MessageKind::refused);  // of one of this rank's puts

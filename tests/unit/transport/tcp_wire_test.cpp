@@ -139,6 +139,7 @@ class TcpWireTarget : public TcpWire {
     base::ByteReader in(address);
     (void)in.number<std::uint8_t>();
     secret_ = in.number<std::uint64_t>();
+    (void)in.number<std::uint32_t>();  // the origin: own_rank
     raw_.connect(decode(in.raw(in.left()))->port);
     zero_->meet(one_->wire->address(), one_->register_region());
   }

@@ -1,0 +1,248 @@
+#include "runtime/rma/endpoint.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <atomic>
+#include <utility>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/wait.hpp"
+#include "runtime/transport/load_store.hpp"
+
+namespace hmc::rma {
+
+using base::Status;
+using transport::done;
+
+struct Endpoint::Peer {
+  std::uint64_t bytes = 0;
+  // Both on one node: the peer's buffer in this process.
+  std::shared_ptr<base::Segment> mapped;
+  std::byte* direct = nullptr;
+  // Else.
+  transport::OpenWire* wire = nullptr;
+  std::unique_ptr<transport::Channel> channel;
+};
+
+Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log)
+    : buffer_(std::move(buffer)), wires_(std::move(wires)), peers_(most_peers), incarnations_(most_peers), log_(log) {
+  region_.base = buffer_->address;
+  region_.bytes = buffer_->bytes;
+  region_.segment = buffer_->segment;
+  region_.segment_offset = buffer_->segment_offset;
+  for (const auto& wire : wires_) keys_.push_back(wire->register_region(region_));
+}
+
+Endpoint::~Endpoint() {
+  for (int peer = 0; peer < most_peers; ++peer) remove(peer);
+  for (const auto& wire : wires_) wire->deregister_region(region_);
+}
+
+std::vector<std::string> Endpoint::wire_names() const {
+  std::vector<std::string> names;
+  for (const auto& wire : wires_) names.emplace_back(wire->name());
+  return names;
+}
+
+int Endpoint::reserve() {
+  const std::lock_guard guard(lock_);
+  for (int peer = 0; peer < most_peers; ++peer) {
+    auto& slot = peers_[static_cast<std::size_t>(peer)];
+    if (slot != nullptr) continue;
+    slot = std::make_unique<Peer>();
+    ++incarnations_[static_cast<std::size_t>(peer)];
+    return peer;
+  }
+  return -1;
+}
+
+base::Bytes Endpoint::offer(int peer) {
+  const std::lock_guard guard(lock_);
+  base::ByteWriter out;
+  out.number(static_cast<std::uint64_t>(buffer_->bytes)).number(static_cast<std::uint32_t>(wires_.size()));
+  for (std::size_t w = 0; w < wires_.size(); ++w)
+    out.text(wires_[w]->name()).blob(wires_[w]->offer(peer)).blob(keys_[w]);
+  return out.take();
+}
+
+void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, std::shared_ptr<base::Segment> mapped,
+                       std::size_t mapped_offset) {
+  const std::lock_guard guard(lock_);
+  Peer* const to = find(peer);
+  if (to == nullptr) throw Error(Code::invalid_argument, "connect", fmt::format("peer {} isn't reserved", peer));
+  base::ByteReader in(offer);
+  const auto bytes = in.number<std::uint64_t>();
+  const auto count = in.number<std::uint32_t>();
+  base::ByteView address, key;
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    const bool is_chosen = in.text() == wire;
+    const base::ByteView one_address = in.blob();
+    const base::ByteView one_key = in.blob();
+    if (is_chosen) {
+      address = one_address;
+      key = one_key;
+    }
+  }
+  if (!in.complete()) throw Error(Code::refused, "connect", "the peer's offer can't be read");
+  if (mapped != nullptr) {
+    if (mapped_offset > mapped->bytes() || bytes > mapped->bytes() - mapped_offset)
+      throw Error(Code::refused, "connect", "the peer's shared memory is smaller than its buffer");
+    to->direct = mapped->base() + mapped_offset;
+    to->mapped = std::move(mapped);
+    to->bytes = bytes;
+    return;
+  }
+  for (const auto& mine : wires_) {
+    if (mine->name() != wire || address.empty()) continue;
+    mine->add_peer(peer, address);
+    std::vector<base::Bytes> keys(static_cast<std::size_t>(peer) + 1);
+    keys.back().assign(key.begin(), key.end());
+    auto channels = mine->connect(region_, keys, std::span(&peer, 1), base::Deadline::after(std::chrono::seconds(30)));
+    to->channel = std::move(channels.front());
+    to->wire = mine.get();
+    to->bytes = bytes;
+    return;
+  }
+  throw Error(Code::unavailable, "connect", fmt::format("wire {} isn't available on both sides", wire));
+}
+
+void Endpoint::remove(int peer) noexcept {
+  const std::lock_guard guard(lock_);
+  Peer* const gone = find(peer);
+  if (gone == nullptr) return;
+  gone->channel.reset();  // abandons the transfers in flight on it
+  // The number was offered on every wire.
+  for (const auto& wire : wires_) wire->remove_peer(peer);
+  peers_[static_cast<std::size_t>(peer)].reset();
+}
+
+Status Endpoint::status(int peer) noexcept {
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(peer);
+  if (to == nullptr) return Status::failure(Code::not_found, "the peer isn't connected", peer);
+  return to->wire != nullptr ? to->wire->peer_status(peer) : Status{};
+}
+
+std::uint64_t Endpoint::peer_bytes(int peer) const noexcept {
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(peer);
+  return to != nullptr ? to->bytes : 0;
+}
+
+std::string Endpoint::path(int peer) const {
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(peer);
+  if (to == nullptr) return "not connected";
+  if (to->direct != nullptr) return "shared memory";
+  return to->wire != nullptr ? fmt::format("{}: {}", to->wire->name(), to->wire->reaches(peer).why) : "not connected";
+}
+
+Endpoint::Peer* Endpoint::find(int peer) const noexcept {
+  return peer >= 0 && peer < most_peers ? peers_[static_cast<std::size_t>(peer)].get() : nullptr;
+}
+
+Status Endpoint::check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept {
+  if (peer == nullptr || (peer->direct == nullptr && peer->channel == nullptr))
+    return Status::failure(Code::not_found, "the peer isn't connected");
+  // No sum of offset and size: it could wrap around.
+  if (size > peer->bytes || offset > peer->bytes - size)
+    return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
+  if (local == nullptr && size > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  return {};
+}
+
+Status Endpoint::put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept {
+  transfer = {};
+  std::unique_lock guard(lock_);
+  Peer* const to = find(peer);
+  if (const Status status = check(to, offset, local, size); !status.ok()) return status;
+  if (to->direct != nullptr) {
+    std::byte* const destination = to->direct + offset;
+    const std::shared_ptr<base::Segment> keep = to->mapped;  // the peer may be removed during the copy
+    guard.unlock();
+    transport::store_bytes(destination, local, size);
+    // Release: pairs with the acquire of a reader that learns of this put by a later message or store of this thread.
+    std::atomic_thread_fence(std::memory_order_release);
+    return {};
+  }
+  transfer.peer = peer;
+  transfer.incarnation = incarnations_[static_cast<std::size_t>(peer)];
+  if (const Status status = to->channel->put(offset, local, size, transfer.data); !status.ok()) return status;
+  const Status status = to->wire->flush(peer, transfer.flush);
+  if (!status.ok()) to->wire->abandon(std::exchange(transfer.data, done));
+  return status;
+}
+
+Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept {
+  transfer = {};
+  std::unique_lock guard(lock_);
+  Peer* const to = find(peer);
+  if (const Status status = check(to, offset, local, size); !status.ok()) return status;
+  if (to->direct != nullptr) {
+    std::byte* const source = to->direct + offset;
+    const std::shared_ptr<base::Segment> keep = to->mapped;
+    guard.unlock();
+    // Acquire: pairs with the release of a peer that has told this thread of its bytes.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    transport::load_bytes(local, source, size);
+    return {};
+  }
+  transfer.peer = peer;
+  transfer.incarnation = incarnations_[static_cast<std::size_t>(peer)];
+  return to->channel->get(offset, local, size, transfer.data);
+}
+
+Status Endpoint::test_locked(Transfer& transfer) noexcept {
+  if (transfer.data == done && transfer.flush == done) return {};
+  const Peer* const to = find(transfer.peer);
+  if (to == nullptr || to->wire == nullptr ||
+      incarnations_[static_cast<std::size_t>(transfer.peer)] != transfer.incarnation) {
+    transfer.data = transfer.flush = done;
+    return Status::failure(Code::peer_failed, "the peer was disconnected during the transfer", transfer.peer);
+  }
+  to->wire->progress();
+  for (transport::Ticket* const ticket : {&transfer.data, &transfer.flush}) {
+    if (*ticket == done) continue;
+    const Status status = to->wire->test(*ticket);
+    if (status.code == Code::in_progress) return status;
+    *ticket = done;
+    if (status.ok()) continue;
+    to->wire->abandon(std::exchange(transfer.flush, done));
+    return status;
+  }
+  return {};
+}
+
+Status Endpoint::test(Transfer& transfer) noexcept {
+  const std::lock_guard guard(lock_);
+  return test_locked(transfer);
+}
+
+Status Endpoint::wait(Transfer& transfer, base::Deadline deadline) noexcept {
+  constexpr unsigned quick_polls = 64;  // before this thread offers its core to others between polls
+  for (unsigned polls = 0;; ++polls) {
+    if (const Status status = test(transfer); status.code != Code::in_progress) return status;
+    if (polls < quick_polls) {
+      base::cpu_relax();
+      continue;
+    }
+    if (deadline.expired())
+      return Status::failure(Code::timeout, "the peer hasn't confirmed the transfer in time", transfer.peer);
+    ::sched_yield();
+  }
+}
+
+void Endpoint::abandon(Transfer& transfer) noexcept {
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(transfer.peer);
+  const bool is_same = to != nullptr && to->wire != nullptr &&
+                       incarnations_[static_cast<std::size_t>(transfer.peer)] == transfer.incarnation;
+  for (transport::Ticket* const ticket : {&transfer.data, &transfer.flush}) {
+    const transport::Ticket old = std::exchange(*ticket, done);
+    if (is_same && old != done) to->wire->abandon(old);
+  }
+}
+
+}  // namespace hmc::rma

@@ -1,0 +1,94 @@
+// Endpoint: one-sided access to the memory of processes that aren't ranks of one job. Peers come and go.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/base/segment.hpp"
+#include "runtime/base/status.hpp"
+#include "runtime/memory/provider.hpp"
+#include "runtime/transport/wire.hpp"
+
+namespace hmc::rma {
+
+/// Owns the wires of one buffer and its peers. Each side numbers its peers on its own: reserve() takes a number,
+/// offer() is what the peer needs to reach this side as that number, connect() takes what the peer has offered. The
+/// caller carries offers and descriptors over an authenticated connection. The buffer is registered once per wire.
+///
+/// put and get return when the bytes are visible at the peer, or have arrived here; the forms with a ticket return at
+/// once. The peer's CPU serves them on the wire's own thread, so a peer that computes delays nothing.
+/// Threads: any. One lock covers the wires; a wait releases it between polls.
+class Endpoint {
+ public:
+  static constexpr int most_peers = 1024;
+  using Wires = std::vector<std::unique_ptr<transport::OpenWire>>;
+
+  /// `wires` serve most_peers each; all of them are offered, and the connecting side chooses one by name.
+  Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log);
+  ~Endpoint();
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+
+  std::byte* address() const noexcept { return buffer_->address; }
+  std::size_t bytes() const noexcept { return buffer_->bytes; }
+  const memory::Allocation& buffer() const noexcept { return *buffer_; }
+  /// The names of the wires, in order of preference.
+  std::vector<std::string> wire_names() const;
+
+  /// Takes a number for a new peer. -1 if all are in use.
+  int reserve();
+  /// What the peer needs: this buffer's size, and address and key per wire.
+  base::Bytes offer(int peer);
+  /// The peer's offer. `mapped`: the peer's buffer in this process, if both are on one node; then no wire is used. Else
+  /// `wire` is the name of the wire that both have chosen. Throws Error{refused, unavailable}.
+  void connect(int peer, base::ByteView offer, const std::string& wire, std::shared_ptr<base::Segment> mapped,
+               std::size_t mapped_offset);
+  /// Ends all transfers of the peer with a failure and frees its number.
+  void remove(int peer) noexcept;
+  /// ok, or the first failure of the peer's wire.
+  base::Status status(int peer) noexcept;
+
+  std::uint64_t peer_bytes(int peer) const noexcept;
+  /// "shared memory", or the wire with its transport.
+  std::string path(int peer) const;
+
+  /// A transfer in flight; complete if both tickets are `done`.
+  struct Transfer {
+    int peer = -1;
+    std::uint32_t incarnation = 0;              ///< of the number: a later peer with the same number isn't meant
+    transport::Ticket data = transport::done;   ///< the local memory is in use
+    transport::Ticket flush = transport::done;  ///< of a put: its bytes may not be visible yet
+  };
+  /// Range and pointer are checked: out_of_range, invalid_argument. `local` is host memory.
+  base::Status put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept;
+  base::Status get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept;
+  /// Waits until the transfer is complete: for a put, visible at the peer. At a timeout it stays in flight.
+  base::Status wait(Transfer& transfer, base::Deadline deadline) noexcept;
+  /// ok, in_progress or the failure.
+  base::Status test(Transfer& transfer) noexcept;
+  /// Ends the transfer: on return its local memory isn't accessed any more.
+  void abandon(Transfer& transfer) noexcept;
+
+ private:
+  struct Peer;
+  Peer* find(int peer) const noexcept;
+  base::Status check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept;
+  base::Status test_locked(Transfer& transfer) noexcept;
+
+  mutable std::mutex lock_;
+  std::shared_ptr<memory::Allocation> buffer_;
+  transport::Region region_;
+  Wires wires_;
+  std::vector<base::Bytes> keys_;  // by wire
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::uint32_t> incarnations_;
+  base::Log log_;
+};
+
+}  // namespace hmc::rma
