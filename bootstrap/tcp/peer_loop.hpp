@@ -47,7 +47,9 @@ class PeerLoop {
   PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit = &payload_limit);
   ~PeerLoop();
 
-  void add_listener(base::UniqueFd listener);  ///< before start()
+  /// Before start(), or on the loop's thread.
+  void add_listener(base::UniqueFd listener);
+  void close_listeners() { listeners_.clear(); }  ///< on the loop's thread, in a task
   /// Adds a connection that this side opened. Before start(), or on the loop's thread.
   ControlPeer& add(ControlConnection connection);
   void start(const char* thread_name);

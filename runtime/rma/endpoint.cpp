@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstring>
 #include <utility>
 
 #include <hmc/error.hpp>
@@ -21,10 +22,21 @@ struct Endpoint::Peer {
   // Both on one node: the peer's buffer in this process.
   std::shared_ptr<base::Segment> mapped;
   std::byte* direct = nullptr;
+  std::shared_ptr<base::Segment> mapped_control;
+  std::byte* words = nullptr;  // this side's control words at the peer, if mapped
   // Else.
   transport::OpenWire* wire = nullptr;
-  std::unique_ptr<transport::Channel> channel;
+  std::unique_ptr<transport::Channel> channel;  // null: the wire can't reach the buffer
+  std::unique_ptr<transport::Channel> control;
+  std::uint64_t control_at = 0;  // the place of this side's words in the peer's control region
+  bool connected() const noexcept { return words != nullptr || control != nullptr; }
 };
+
+namespace {
+
+constexpr std::size_t words_bytes = Endpoint::control_words * sizeof(std::uint64_t);
+
+}  // namespace
 
 Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log)
     : buffer_(std::move(buffer)), wires_(std::move(wires)), peers_(most_peers), incarnations_(most_peers), log_(log) {
@@ -32,12 +44,23 @@ Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base
   region_.bytes = buffer_->bytes;
   region_.segment = buffer_->segment;
   region_.segment_offset = buffer_->segment_offset;
-  for (const auto& wire : wires_) keys_.push_back(wire->register_region(region_));
+  control_ = base::Segment::create(control_bytes);
+  control_region_.base = control_->base();
+  control_region_.bytes = most_peers * words_bytes;
+  control_region_.segment = control_;
+  for (const auto& wire : wires_) {
+    // The wires' targets store with the CPU.
+    keys_.push_back(buffer_->host_accessible ? wire->register_region(region_) : base::Bytes{});
+    control_keys_.push_back(wire->register_region(control_region_));
+  }
 }
 
 Endpoint::~Endpoint() {
   for (int peer = 0; peer < most_peers; ++peer) remove(peer);
-  for (const auto& wire : wires_) wire->deregister_region(region_);
+  for (const auto& wire : wires_) {
+    wire->deregister_region(control_region_);
+    if (buffer_->host_accessible) wire->deregister_region(region_);
+  }
 }
 
 std::vector<std::string> Endpoint::wire_names() const {
@@ -48,11 +71,14 @@ std::vector<std::string> Endpoint::wire_names() const {
 
 int Endpoint::reserve() {
   const std::lock_guard guard(lock_);
-  for (int peer = 0; peer < most_peers; ++peer) {
+  for (int i = 0; i < most_peers; ++i) {
+    const int peer = (last_reserved_ + 1 + i) % most_peers;
     auto& slot = peers_[static_cast<std::size_t>(peer)];
     if (slot != nullptr) continue;
     slot = std::make_unique<Peer>();
+    std::memset(own_words(peer), 0, words_bytes);  // the previous peer's wire is closed
     ++incarnations_[static_cast<std::size_t>(peer)];
+    last_reserved_ = peer;
     return peer;
   }
   return -1;
@@ -61,46 +87,63 @@ int Endpoint::reserve() {
 base::Bytes Endpoint::offer(int peer) {
   const std::lock_guard guard(lock_);
   base::ByteWriter out;
-  out.number(static_cast<std::uint64_t>(buffer_->bytes)).number(static_cast<std::uint32_t>(wires_.size()));
+  out.number(static_cast<std::uint64_t>(buffer_->bytes))
+      .number(static_cast<std::uint32_t>(peer))
+      .number(static_cast<std::uint32_t>(wires_.size()));
   for (std::size_t w = 0; w < wires_.size(); ++w)
-    out.text(wires_[w]->name()).blob(wires_[w]->offer(peer)).blob(keys_[w]);
+    out.text(wires_[w]->name()).blob(wires_[w]->offer(peer)).blob(keys_[w]).blob(control_keys_[w]);
   return out.take();
 }
 
-void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, std::shared_ptr<base::Segment> mapped,
-                       std::size_t mapped_offset) {
+std::byte* Endpoint::own_words(int peer) const noexcept {
+  return control_->base() + static_cast<std::size_t>(peer) * words_bytes;
+}
+
+void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, Mapped mapped) {
   const std::lock_guard guard(lock_);
   Peer* const to = find(peer);
   if (to == nullptr) throw Error(Code::invalid_argument, "connect", fmt::format("peer {} isn't reserved", peer));
   base::ByteReader in(offer);
   const auto bytes = in.number<std::uint64_t>();
+  const auto place = in.number<std::uint32_t>();
   const auto count = in.number<std::uint32_t>();
-  base::ByteView address, key;
+  base::ByteView address, key, control_key;
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     const bool is_chosen = in.text() == wire;
     const base::ByteView one_address = in.blob();
     const base::ByteView one_key = in.blob();
-    if (is_chosen) {
-      address = one_address;
-      key = one_key;
-    }
+    const base::ByteView one_control_key = in.blob();
+    if (!is_chosen) continue;
+    address = one_address;
+    key = one_key;
+    control_key = one_control_key;
   }
-  if (!in.complete()) throw Error(Code::refused, "connect", "the peer's offer can't be read");
-  if (mapped != nullptr) {
-    if (mapped_offset > mapped->bytes() || bytes > mapped->bytes() - mapped_offset)
+  if (!in.complete() || place >= most_peers) throw Error(Code::refused, "connect", "the peer's offer can't be read");
+  to->control_at = place * words_bytes;
+  if (mapped.control != nullptr) {
+    const bool holds = mapped.buffer == nullptr || (mapped.offset <= mapped.buffer->bytes() &&
+                                                    bytes <= mapped.buffer->bytes() - mapped.offset);
+    if (!holds || mapped.control->bytes() < control_bytes)
       throw Error(Code::refused, "connect", "the peer's shared memory is smaller than its buffer");
-    to->direct = mapped->base() + mapped_offset;
-    to->mapped = std::move(mapped);
+    if (mapped.buffer != nullptr) to->direct = mapped.buffer->base() + mapped.offset;
+    to->mapped = std::move(mapped.buffer);
+    to->words = mapped.control->base() + to->control_at;
+    to->mapped_control = std::move(mapped.control);
     to->bytes = bytes;
     return;
   }
   for (const auto& mine : wires_) {
     if (mine->name() != wire || address.empty()) continue;
     mine->add_peer(peer, address);
-    std::vector<base::Bytes> keys(static_cast<std::size_t>(peer) + 1);
-    keys.back().assign(key.begin(), key.end());
-    auto channels = mine->connect(region_, keys, std::span(&peer, 1), base::Deadline::after(std::chrono::seconds(30)));
-    to->channel = std::move(channels.front());
+    const auto channel_to = [&](const transport::Region& region, base::ByteView region_key) {
+      std::vector<base::Bytes> keys(static_cast<std::size_t>(peer) + 1);
+      keys.back().assign(region_key.begin(), region_key.end());
+      auto channels = mine->connect(region, keys, std::span(&peer, 1), base::Deadline::after(std::chrono::seconds(30)));
+      return std::move(channels.front());
+    };
+    auto control = channel_to(control_region_, control_key);
+    if (!key.empty()) to->channel = channel_to(region_, key);
+    to->control = std::move(control);
     to->wire = mine.get();
     to->bytes = bytes;
     return;
@@ -113,6 +156,7 @@ void Endpoint::remove(int peer) noexcept {
   Peer* const gone = find(peer);
   if (gone == nullptr) return;
   gone->channel.reset();  // abandons the transfers in flight on it
+  gone->control.reset();
   // The number was offered on every wire.
   for (const auto& wire : wires_) wire->remove_peer(peer);
   peers_[static_cast<std::size_t>(peer)].reset();
@@ -131,11 +175,17 @@ std::uint64_t Endpoint::peer_bytes(int peer) const noexcept {
   return to != nullptr ? to->bytes : 0;
 }
 
+bool Endpoint::reaches_buffer(int peer) const noexcept {
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(peer);
+  return to != nullptr && (to->direct != nullptr || to->channel != nullptr);
+}
+
 std::string Endpoint::path(int peer) const {
   const std::lock_guard guard(lock_);
   const Peer* const to = find(peer);
   if (to == nullptr) return "not connected";
-  if (to->direct != nullptr) return "shared memory";
+  if (to->words != nullptr) return "shared memory";
   return to->wire != nullptr ? fmt::format("{}: {}", to->wire->name(), to->wire->reaches(peer).why) : "not connected";
 }
 
@@ -144,8 +194,9 @@ Endpoint::Peer* Endpoint::find(int peer) const noexcept {
 }
 
 Status Endpoint::check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept {
-  if (peer == nullptr || (peer->direct == nullptr && peer->channel == nullptr))
-    return Status::failure(Code::not_found, "the peer isn't connected");
+  if (peer == nullptr || !peer->connected()) return Status::failure(Code::not_found, "the peer isn't connected");
+  if (peer->direct == nullptr && peer->channel == nullptr && size > 0)
+    return Status::failure(Code::unsupported, "the peer's buffer is device memory, and no wire reaches it");
   // No sum of offset and size: it could wrap around.
   if (size > peer->bytes || offset > peer->bytes - size)
     return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
@@ -154,32 +205,58 @@ Status Endpoint::check(const Peer* peer, std::uint64_t offset, const void* local
 }
 
 Status Endpoint::put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept {
+  return put_signal(peer, offset, local, size, 0, {}, transfer);
+}
+
+Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, std::size_t size, std::size_t first,
+                            std::span<const std::uint64_t> values, Transfer& transfer) noexcept {
   transfer = {};
   std::unique_lock guard(lock_);
   Peer* const to = find(peer);
   if (const Status status = check(to, offset, local, size); !status.ok()) return status;
-  if (to->direct != nullptr) {
-    std::byte* const destination = to->direct + offset;
-    const std::shared_ptr<base::Segment> keep = to->mapped;  // the peer may be removed during the copy
+  if (to->words != nullptr) {
+    std::byte* const destination = size > 0 ? to->direct + offset : nullptr;
+    std::byte* const words = to->words + first * sizeof(std::uint64_t);
+    // The peer may be removed during the copy.
+    const auto keep = std::pair(to->mapped, to->mapped_control);
     guard.unlock();
-    transport::store_bytes(destination, local, size);
+    if (size > 0) transport::store_bytes(destination, local, size);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      transport::store_signal(words + i * sizeof(std::uint64_t), values[i]);
     // Release: pairs with the acquire of a reader that learns of this put by a later message or store of this thread.
     std::atomic_thread_fence(std::memory_order_release);
     return {};
   }
   transfer.peer = peer;
   transfer.incarnation = incarnations_[static_cast<std::size_t>(peer)];
-  if (const Status status = to->channel->put(offset, local, size, transfer.data); !status.ok()) return status;
-  const Status status = to->wire->flush(peer, transfer.flush);
-  if (!status.ok()) to->wire->abandon(std::exchange(transfer.data, done));
+  Status status;
+  if (size > 0) status = to->channel->put(offset, local, size, transfer.data);
+  if (status.ok() && !values.empty()) {
+    status = to->wire->fence();
+    const std::uint64_t at = to->control_at + first * sizeof(std::uint64_t);
+    const std::size_t others = values.size() - 1;
+    // At most control_words words: the channel copies them at once.
+    if (status.ok())
+      status = to->control->put_signal(at, values.data(), others * sizeof(std::uint64_t),
+                                       at + others * sizeof(std::uint64_t), values[others], transfer.words);
+  }
+  if (status.ok()) status = to->wire->flush(peer, transfer.flush);
+  if (!status.ok()) {
+    to->wire->abandon(std::exchange(transfer.data, done));
+    to->wire->abandon(std::exchange(transfer.words, done));
+  }
   return status;
+}
+
+std::uint64_t Endpoint::word(int peer, std::size_t index) const noexcept {
+  return transport::load_signal(own_words(peer) + index * sizeof(std::uint64_t));
 }
 
 Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept {
   transfer = {};
   std::unique_lock guard(lock_);
   Peer* const to = find(peer);
-  if (const Status status = check(to, offset, local, size); !status.ok()) return status;
+  if (const Status status = check(to, offset, local, size); !status.ok() || size == 0) return status;
   if (to->direct != nullptr) {
     std::byte* const source = to->direct + offset;
     const std::shared_ptr<base::Segment> keep = to->mapped;
@@ -195,21 +272,22 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
 }
 
 Status Endpoint::test_locked(Transfer& transfer) noexcept {
-  if (transfer.data == done && transfer.flush == done) return {};
+  if (transfer.data == done && transfer.words == done && transfer.flush == done) return {};
   const Peer* const to = find(transfer.peer);
   if (to == nullptr || to->wire == nullptr ||
       incarnations_[static_cast<std::size_t>(transfer.peer)] != transfer.incarnation) {
-    transfer.data = transfer.flush = done;
+    transfer.data = transfer.words = transfer.flush = done;
     return Status::failure(Code::peer_failed, "the peer was disconnected during the transfer", transfer.peer);
   }
   to->wire->progress();
-  for (transport::Ticket* const ticket : {&transfer.data, &transfer.flush}) {
+  for (transport::Ticket* const ticket : {&transfer.data, &transfer.words, &transfer.flush}) {
     if (*ticket == done) continue;
     const Status status = to->wire->test(*ticket);
     if (status.code == Code::in_progress) return status;
     *ticket = done;
     if (status.ok()) continue;
-    to->wire->abandon(std::exchange(transfer.flush, done));
+    for (transport::Ticket* const rest : {&transfer.words, &transfer.flush})
+      to->wire->abandon(std::exchange(*rest, done));
     return status;
   }
   return {};
@@ -239,7 +317,7 @@ void Endpoint::abandon(Transfer& transfer) noexcept {
   const Peer* const to = find(transfer.peer);
   const bool is_same = to != nullptr && to->wire != nullptr &&
                        incarnations_[static_cast<std::size_t>(transfer.peer)] == transfer.incarnation;
-  for (transport::Ticket* const ticket : {&transfer.data, &transfer.flush}) {
+  for (transport::Ticket* const ticket : {&transfer.data, &transfer.words, &transfer.flush}) {
     const transport::Ticket old = std::exchange(*ticket, done);
     if (is_same && old != done) to->wire->abandon(old);
   }

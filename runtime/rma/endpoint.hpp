@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,17 @@ namespace hmc::rma {
 /// offer() is what the peer needs to reach this side as that number, connect() takes what the peer has offered. The
 /// caller carries offers and descriptors over an authenticated connection. The buffer is registered once per wire.
 ///
+/// Beside the buffer, each pair of peers has control words: a peer stores into its words here, in order after its puts.
+///
 /// put and get return when the bytes are visible at the peer, or have arrived here; the forms with a ticket return at
 /// once. The peer's CPU serves them on the wire's own thread, so a peer that computes delays nothing.
 /// Threads: any. One lock covers the wires; a wait releases it between polls.
 class Endpoint {
  public:
   static constexpr int most_peers = 1024;
+  static constexpr std::size_t control_words = 16;  ///< per peer and direction
+  static constexpr std::size_t nonce_at = most_peers * control_words * sizeof(std::uint64_t);
+  static constexpr std::size_t control_bytes = nonce_at + sizeof(std::uint64_t);
   using Wires = std::vector<std::unique_ptr<transport::OpenWire>>;
 
   /// `wires` serve most_peers each; all of them are offered, and the connecting side chooses one by name.
@@ -41,33 +47,49 @@ class Endpoint {
   /// The names of the wires, in order of preference.
   std::vector<std::string> wire_names() const;
 
-  /// Takes a number for a new peer. -1 if all are in use.
+  /// Takes a number for a new peer: the one that has been free for the longest time. -1 if all are in use.
   int reserve();
-  /// What the peer needs: this buffer's size, and address and key per wire.
+  /// What the peer needs: this buffer's size, the place of its control words, and address and key per wire.
   base::Bytes offer(int peer);
-  /// The peer's offer. `mapped`: the peer's buffer in this process, if both are on one node; then no wire is used. Else
-  /// `wire` is the name of the wire that both have chosen. Throws Error{refused, unavailable}.
-  void connect(int peer, base::ByteView offer, const std::string& wire, std::shared_ptr<base::Segment> mapped,
-               std::size_t mapped_offset);
+  /// A peer's memory in this process, if both are on one node.
+  struct Mapped {
+    std::shared_ptr<base::Segment> buffer;  ///< null: only the control words are mapped
+    std::size_t offset = 0;                 ///< of the buffer in its segment
+    std::shared_ptr<base::Segment> control;
+  };
+  /// The peer's offer. `wire` is the name of the wire that both have chosen; unused if `mapped.control` is set. Throws
+  /// Error{refused, unavailable}.
+  void connect(int peer, base::ByteView offer, const std::string& wire, Mapped mapped);
+  /// The control words of all peers, for Mapped::control. The word at nonce_at belongs to the caller.
+  const std::shared_ptr<base::Segment>& control() const noexcept { return control_; }
   /// Ends all transfers of the peer with a failure and frees its number.
   void remove(int peer) noexcept;
   /// ok, or the first failure of the peer's wire.
   base::Status status(int peer) noexcept;
 
   std::uint64_t peer_bytes(int peer) const noexcept;
+  /// False if the peer's buffer is device memory that this process can't reach.
+  bool reaches_buffer(int peer) const noexcept;
   /// "shared memory", or the wire with its transport.
   std::string path(int peer) const;
 
-  /// A transfer in flight; complete if both tickets are `done`.
+  /// A transfer in flight; complete if all tickets are `done`.
   struct Transfer {
     int peer = -1;
     std::uint32_t incarnation = 0;              ///< of the number: a later peer with the same number isn't meant
     transport::Ticket data = transport::done;   ///< the local memory is in use
+    transport::Ticket words = transport::done;  ///< of put_signal: the control words
     transport::Ticket flush = transport::done;  ///< of a put: its bytes may not be visible yet
   };
   /// Range and pointer are checked: out_of_range, invalid_argument. `local` is host memory.
   base::Status put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept;
   base::Status get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept;
+  /// As put, then stores the control words [first, first + values.size()) at the peer, the last one last. A peer that
+  /// loads the last one also sees the bytes, the other words, and all earlier puts to it.
+  base::Status put_signal(int peer, std::uint64_t offset, const void* local, std::size_t size, std::size_t first,
+                          std::span<const std::uint64_t> values, Transfer& transfer) noexcept;
+  /// The value that the peer stored last into this side's control word.
+  std::uint64_t word(int peer, std::size_t index) const noexcept;
   /// Waits until the transfer is complete: for a put, visible at the peer. At a timeout it stays in flight.
   base::Status wait(Transfer& transfer, base::Deadline deadline) noexcept;
   /// ok, in_progress or the failure.
@@ -80,14 +102,19 @@ class Endpoint {
   Peer* find(int peer) const noexcept;
   base::Status check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept;
   base::Status test_locked(Transfer& transfer) noexcept;
+  std::byte* own_words(int peer) const noexcept;
 
   mutable std::mutex lock_;
   std::shared_ptr<memory::Allocation> buffer_;
   transport::Region region_;
   Wires wires_;
-  std::vector<base::Bytes> keys_;  // by wire
+  std::vector<base::Bytes> keys_;  // by wire; empty: the wire can't reach the buffer
+  std::shared_ptr<base::Segment> control_;
+  transport::Region control_region_;
+  std::vector<base::Bytes> control_keys_;  // by wire
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<std::uint32_t> incarnations_;
+  int last_reserved_ = -1;
   base::Log log_;
 };
 

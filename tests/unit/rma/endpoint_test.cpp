@@ -57,14 +57,15 @@ class EndpointPair : public ::testing::TestWithParam<bool> {
   static std::pair<int, int> connect(Endpoint& a, Endpoint& b) {
     const std::pair<int, int> numbers{a.reserve(), b.reserve()};
     const base::Bytes from_a = a.offer(numbers.first), from_b = b.offer(numbers.second);
-    const auto mapping = [&](Endpoint& of) {
-      const auto& segment = of.buffer().segment;
-      return GetParam()
-                 ? base::Segment::map(base::UniqueFd(::dup(segment->fd())), segment->bytes(), segment->file_offset())
-                 : nullptr;
+    const auto map = [](const base::Segment& segment) {
+      return base::Segment::map(base::UniqueFd(::dup(segment.fd())), segment.bytes(), segment.file_offset());
     };
-    a.connect(numbers.first, from_b, "tcp", mapping(b), b.buffer().segment_offset);
-    b.connect(numbers.second, from_a, "tcp", mapping(a), a.buffer().segment_offset);
+    const auto mapping = [&](Endpoint& of) {
+      return GetParam() ? Endpoint::Mapped{map(*of.buffer().segment), of.buffer().segment_offset, map(*of.control())}
+                        : Endpoint::Mapped{};
+    };
+    a.connect(numbers.first, from_b, "tcp", mapping(b));
+    b.connect(numbers.second, from_a, "tcp", mapping(a));
     return numbers;
   }
 };
@@ -116,12 +117,12 @@ TEST_P(EndpointPair, each_side_numbers_its_peers_on_its_own) {
   }
 }
 
-TEST_P(EndpointPair, removed_number_serves_the_next_peer_only) {
+TEST_P(EndpointPair, removed_number_fails_its_transfers_and_isnt_used_at_once) {
   const auto hub = make_endpoint();
   for (int round = 0; round < 5; ++round) {
     const auto other = make_endpoint();
     const auto [from_hub, to_hub] = connect(*hub, *other);
-    EXPECT_EQ(from_hub, 0);
+    EXPECT_EQ(from_hub, round);
     ASSERT_TRUE(put(*hub, from_hub, 0, pattern_of(0, round, 0, 5000)).ok());
     ASSERT_TRUE(put(*other, to_hub, 0, pattern_of(1, round, 0, 5000)).ok());
     const auto mine = pattern_of(1, round, 0, 5000), theirs = pattern_of(0, round, 0, 5000);
@@ -154,6 +155,30 @@ TEST_P(EndpointPair, range_beyond_the_peers_buffer_is_refused_even_if_the_sum_wr
   EXPECT_TRUE(a->put(to_b, buffer_bytes, some, 0, transfer).ok());
 }
 
+TEST_P(EndpointPair, control_words_arrive_after_the_bytes_and_per_peer) {
+  const auto hub = make_endpoint(), first = make_endpoint(), second = make_endpoint();
+  const auto [hub_first, first_hub] = connect(*hub, *first);
+  const auto [hub_second, second_hub] = connect(*hub, *second);
+  for (std::uint64_t round = 1; round <= 200; ++round) {
+    const auto data = pattern_of(0, static_cast<int>(round), 0, 1000 + 40 * round);
+    const std::uint64_t values[] = {data.size(), round};
+    Endpoint::Transfer transfer;
+    ASSERT_TRUE(first->put_signal(first_hub, round, data.data(), data.size(), 3, values, transfer).ok());
+    const auto limit = soon();
+    while (hub->word(hub_first, 4) != round && !limit.expired()) (void)first->test(transfer);
+    ASSERT_EQ(hub->word(hub_first, 4), round);
+    EXPECT_EQ(hub->word(hub_first, 3), data.size());
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), hub->address() + round));
+    ASSERT_TRUE(first->wait(transfer, soon()).ok());
+    EXPECT_EQ(hub->word(hub_second, 4), 0U);
+  }
+  const std::uint64_t other = 77;
+  Endpoint::Transfer transfer;
+  ASSERT_TRUE(hub->put_signal(hub_second, 0, nullptr, 0, 15, std::span(&other, 1), transfer).ok());
+  ASSERT_TRUE(hub->wait(transfer, soon()).ok());
+  EXPECT_EQ(second->word(second_hub, 15), 77U);
+}
+
 INSTANTIATE_TEST_SUITE_P(, EndpointPair, ::testing::Values(true, false),
                          [](const auto& info) { return info.param ? "mapped" : "tcp"; });
 
@@ -161,7 +186,7 @@ TEST(Endpoint, offer_that_is_cut_is_refused) {
   const auto a = make_endpoint(), b = make_endpoint();
   const base::Bytes whole = b->offer(b->reserve());
   for (std::size_t left = 0; left < whole.size(); ++left)
-    EXPECT_THROW(a->connect(a->reserve(), base::ByteView(whole).first(left), "tcp", nullptr, 0), Error) << left;
+    EXPECT_THROW(a->connect(a->reserve(), base::ByteView(whole).first(left), "tcp", {}), Error) << left;
 }
 
 TEST(Endpoint, peer_that_dies_fails_its_transfers_only) {
@@ -172,8 +197,8 @@ TEST(Endpoint, peer_that_dies_fails_its_transfers_only) {
   for (Endpoint* other : {dies.get(), lives.get()}) {
     const int mine = hub->reserve(), theirs = other->reserve();
     const base::Bytes offer = hub->offer(mine);
-    hub->connect(mine, other->offer(theirs), "tcp", nullptr, 0);
-    other->connect(theirs, offer, "tcp", nullptr, 0);
+    hub->connect(mine, other->offer(theirs), "tcp", {});
+    other->connect(theirs, offer, "tcp", {});
     numbers.push_back(mine);
     ASSERT_TRUE(put(*hub, mine, 0, pattern_of(0, mine, 0, 100)).ok());
   }

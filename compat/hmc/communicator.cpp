@@ -1,0 +1,288 @@
+#include "compat/hmc/communicator_core.hpp"
+
+#include <fmt/format.h>
+
+#include <hmc/error.hpp>
+
+#include "job/wires.hpp"
+#include "runtime/base/env.hpp"
+
+namespace hmc {
+
+using base::Deadline;
+using base::Status;
+using compat::Move;
+using compat::Peer;
+using compat::PeerName;
+
+namespace {
+
+constexpr std::size_t default_chunk_bytes = std::size_t{4} << 20;
+constexpr auto longest_connect = std::chrono::seconds(30);
+
+status_t to_status(Code code) noexcept {
+  switch (code) {
+    case Code::success: return status_t::SUCCESS;
+    case Code::unsupported:
+    case Code::unavailable: return status_t::UNSUPPORT;
+    case Code::invalid_config:
+    case Code::invalid_argument: return status_t::INVALID_CONFIG;
+    case Code::timeout: return status_t::TIMEOUT;
+    case Code::not_found: return status_t::NOT_FOUND;
+    default: return status_t::ERROR;
+  }
+}
+
+/// The wires for peers on other nodes, in order of preference.
+std::vector<std::string> wires_for(ConnType type, const base::Env& env, const base::Log& log) {
+  if (env.transport == "shm") return {};
+  if (!env.transport.empty()) return {env.transport};
+  bool has_ucx = false;
+  for (const job::WireInfo& wire : job::list_wires()) has_ucx = has_ucx || (wire.name == "ucx" && wire.available);
+  const bool has_rdma = job::wire_between_nodes(false) == "ucx";
+  const bool uses_ucx = type == ConnType::UCX ? has_ucx : has_rdma;
+  static std::atomic<bool> told_rdma{false}, told_ucx{false};
+  if (type == ConnType::RDMA && !has_rdma && !told_rdma.exchange(true))
+    log.warn("ConnType::RDMA is served by TCP between nodes: this machine has no active RDMA port");
+  if (type == ConnType::UCX && !has_ucx && !told_ucx.exchange(true))
+    log.warn("ConnType::UCX is served by TCP between nodes: this build has no UCX");
+  return uses_ucx ? std::vector<std::string>{"ucx", "tcp"} : std::vector<std::string>{"tcp"};
+}
+
+}  // namespace
+
+Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
+  const std::lock_guard guard(lock);
+  if (plane != nullptr) return *plane;
+  if (buffer == nullptr || buffer->allocation() == nullptr)
+    throw Error(Code::invalid_config, "Communicator", "it has no ConnBuffer");
+  const base::Env env = base::Env::from_process();
+  log = base::Log(env.log);
+  timeout = env.timeout;
+  plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), env, log);
+  // Release: pairs with the acquire in with_peer.
+  opened.store(plane.get(), std::memory_order_release);
+  return *plane;
+}
+
+status_t Communicator::Core::report(const char* operation, Code code, std::string_view what) noexcept {
+  const status_t status = to_status(code);
+  try {
+    // The caller expects these two in normal operation.
+    if (status == status_t::TIMEOUT || status == status_t::NOT_FOUND)
+      log.info("{}: {}", operation, what);
+    else
+      log.warn("{}: {}", operation, what);
+  } catch (...) {  // no memory for the text
+  }
+  return status;
+}
+
+template <typename Body> status_t Communicator::Core::run(const char* operation, Body&& body) noexcept {
+  try {
+    const Status status = body();
+    return status.ok() ? status_t::SUCCESS
+                       : report(operation, status.code, status.what != nullptr ? status.what : name_of(status.code));
+  } catch (const Error& error) {
+    return report(operation, error.detail().code, error.what());
+  } catch (const std::exception& error) {
+    return report(operation, Code::error, error.what());
+  }
+}
+
+template <typename Name, typename Body>
+status_t Communicator::Core::with_peer(const char* operation, const Name& name, Body&& body) noexcept {
+  return run(operation, [&]() -> Status {
+    Plane* const plane_of_peers = opened.load(std::memory_order_acquire);
+    const auto peer = plane_of_peers != nullptr ? plane_of_peers->peers.find(name) : nullptr;
+    if (peer == nullptr) return Status::failure(Code::not_found, "no single peer has this name");
+    return body(*plane_of_peers, peer);
+  });
+}
+
+Communicator::Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t /*num_chs*/)
+    : core_(std::make_unique<Core>(std::move(buffer))) {}
+
+Communicator::~Communicator() = default;
+
+// ---- one-sided
+
+status_t Communicator::put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                           std::size_t size, ConnType) {
+  return core_->with_peer("put", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.move(Move::put, *peer, {local_off, remote_off, size}, SIZE_MAX, 1, core_->deadline());
+  });
+}
+
+status_t Communicator::get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                           std::size_t size, ConnType) {
+  return core_->with_peer("get", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.move(Move::get, *peer, {local_off, remote_off, size}, SIZE_MAX, 1, core_->deadline());
+  });
+}
+
+status_t Communicator::putNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                             std::size_t size, std::uint64_t* wr_id, ConnType) {
+  return core_->with_peer("putNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
+    return plane.data.start(Move::put, peer, {local_off, remote_off, size}, *wr_id);
+  });
+}
+
+status_t Communicator::getNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                             std::size_t size, std::uint64_t* wr_id, ConnType) {
+  return core_->with_peer("getNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
+    return plane.data.start(Move::get, peer, {local_off, remote_off, size}, *wr_id);
+  });
+}
+
+status_t Communicator::wait(std::uint64_t wr_id) { return wait(wr_id, core_->timeout); }
+
+status_t Communicator::wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout) {
+  return core_->run("wait", [&] {
+    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
+    if (plane == nullptr) return Status::failure(Code::not_found, "no transfer in flight has this id");
+    return plane->data.wait(wr_id, Deadline::after(timeout));
+  });
+}
+
+status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids) { return wait(wr_ids, core_->timeout); }
+
+status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids, std::chrono::nanoseconds timeout) {
+  return core_->run("wait", [&] {
+    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
+    if (plane == nullptr)
+      return wr_ids.empty() ? Status{} : Status::failure(Code::not_found, "no transfer in flight has this id");
+    return plane->data.wait(wr_ids, Deadline::after(timeout));
+  });
+}
+
+status_t Communicator::putPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
+  return core_->with_peer("putPipeline", PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            return plane.data.move(Move::put, *peer, {local_off, remote_off, size},
+                                                   chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight,
+                                                   core_->deadline());
+                          });
+}
+
+status_t Communicator::getPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
+  return core_->with_peer("getPipeline", PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            return plane.data.move(Move::get, *peer, {local_off, remote_off, size},
+                                                   chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight,
+                                                   core_->deadline());
+                          });
+}
+
+status_t Communicator::writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
+  return core_->with_peer("writeTo", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.move(Move::put, *peer, {ptr_bias, ptr_bias, size}, SIZE_MAX, 1, core_->deadline());
+  });
+}
+
+status_t Communicator::readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
+  return core_->with_peer("readFrom", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.move(Move::get, *peer, {ptr_bias, ptr_bias, size}, SIZE_MAX, 1, core_->deadline());
+  });
+}
+
+// ---- paired
+
+status_t Communicator::send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
+  return core_->with_peer("send", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.send(*peer, ptr_bias, size, core_->deadline());
+  });
+}
+
+status_t Communicator::recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
+  return core_->with_peer("recv", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.receive(*peer, ptr_bias, size, core_->deadline());
+  });
+}
+
+status_t Communicator::sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type, ConnType) {
+  return core_->with_peer("sendDataTo", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
+  });
+}
+
+status_t Communicator::sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size,
+                                  MemoryType buf_type, ConnType) {
+  return core_->with_peer("sendDataTo", PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
+                          });
+}
+
+status_t Communicator::recvDataFrom(std::string ip, void* recv_buf, std::size_t buf_size, MemoryType buf_type,
+                                    std::size_t* flag, ConnType) {
+  return core_->with_peer("recvDataFrom", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    std::size_t received = 0;
+    const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type, received, core_->deadline());
+    if (flag != nullptr) *flag = received;
+    return status;
+  });
+}
+
+status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* recv_buf, std::size_t buf_size,
+                                    MemoryType buf_type, std::size_t* flag, ConnType) {
+  return core_->with_peer("recvDataFrom", PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            std::size_t received = 0;
+                            const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type,
+                                                                          received, core_->deadline());
+                            if (flag != nullptr) *flag = received;
+                            return status;
+                          });
+}
+
+// ---- connections
+
+status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType serverType) {
+  return core_->run("initServer", [&] {
+    core_->open(serverType).peers.listen(ip, port);
+    return Status{};
+  });
+}
+
+status_t Communicator::connectTo(std::string ip, std::uint16_t port, ConnType connType) {
+  return core_->run("connectTo", [&] {
+    Core::Plane& plane = core_->open(connType);
+    const auto limit = std::min<std::chrono::nanoseconds>(core_->timeout, longest_connect);
+    (void)plane.peers.connect({ip, port}, std::nullopt, Deadline::after(limit));
+    return Status{};
+  });
+}
+
+status_t Communicator::disConnect(const std::string& ip, std::uint16_t port, ConnType) {
+  return core_->with_peer("disConnect", PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            plane.peers.disconnect(peer);
+                            return Status{};
+                          });
+}
+
+status_t Communicator::disConnect(std::string ip, ConnType) {
+  return core_->with_peer("disConnect", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    plane.peers.disconnect(peer);
+    return Status{};
+  });
+}
+
+status_t Communicator::checkConn(const std::string& ip, std::uint16_t port, ConnType) {
+  return core_->with_peer("checkConn", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.peers.status(*peer);
+  });
+}
+
+status_t Communicator::checkConn(std::string ip, ConnType) {
+  return core_->with_peer("checkConn", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.peers.status(*peer);
+  });
+}
+
+}  // namespace hmc

@@ -1,0 +1,49 @@
+// The state of a Communicator.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <hmc/communicator.hpp>
+
+#include "compat/hmc/data_plane.hpp"
+#include "compat/hmc/peers.hpp"
+
+namespace hmc {
+
+/// The Endpoint and the peers are created by the first initServer() or connectTo(), whose ConnType chooses the wires.
+struct Communicator::Core {
+  explicit Core(std::shared_ptr<ConnBuffer> its_buffer) : buffer(std::move(its_buffer)) {}
+
+  struct Plane {
+    Plane(std::shared_ptr<ConnBuffer> of, const std::vector<std::string>& wires, const base::Env& env, base::Log log)
+        : peers(std::move(of), wires, env, log), data(peers) {}
+    compat::Peers peers;
+    compat::DataPlane data;
+  };
+
+  /// Throws Error.
+  Plane& open(ConnType type);
+  /// Runs `body`, which returns base::Status, and reports its failure. Nothing is thrown.
+  template <typename Body> status_t run(const char* operation, Body&& body) noexcept;
+  /// As run(); `body` gets the plane and the peer. NOT_FOUND if there is none.
+  template <typename Name, typename Body>
+  status_t with_peer(const char* operation, const Name& name, Body&& body) noexcept;
+  status_t report(const char* operation, Code code, std::string_view what) noexcept;
+
+  base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
+
+  const std::shared_ptr<ConnBuffer> buffer;
+  std::mutex lock;
+  std::unique_ptr<Plane> plane;           // created under lock, then constant
+  std::atomic<Plane*> opened{nullptr};    // release after `plane` is complete
+  base::Log log;
+  std::chrono::nanoseconds timeout{std::chrono::seconds(300)};  // set before `opened`
+  bool runs_ctrl_server = false;
+};
+
+}  // namespace hmc

@@ -1,0 +1,433 @@
+#include "compat/hmc/data_plane.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <new>
+#include <utility>
+
+#include <hmc/error.hpp>
+
+#include "runtime/base/wait.hpp"
+#include "runtime/memory/provider.hpp"
+#include "runtime/memory/stage.hpp"
+
+namespace hmc::compat {
+
+using base::Deadline;
+using base::Status;
+using rma::Endpoint;
+using Transfer = Endpoint::Transfer;
+
+namespace {
+
+/// The control words of each direction. A call stores consecutive ones; the last of them is the one to wait for.
+enum Word : std::size_t {
+  data_bytes,  // by the sender of send_data: the length of message `data_message`
+  data_message,
+  data_chunks,   // chunks of all messages that are in the receiver's halves, or were
+  data_verdict,  // by the receiver: verdict on message `data_answer`
+  data_grant,    // chunks that the sender may have written
+  data_answer,
+  receive_offset,  // by the receiver of `send`: the place for message `receive_message`
+  receive_bytes,
+  receive_message,
+  sent_bytes,  // by the sender: length of message `sent_message`
+  sent_message,
+  word_count
+};
+static_assert(word_count <= Endpoint::control_words);
+
+constexpr std::uint64_t accepted = 0, too_long = 1;
+constexpr std::uint64_t not_sent = UINT64_MAX;  // in sent_bytes: the message is longer than the receiver's place
+
+std::uint64_t next_id() noexcept {
+  // Relaxed: only uniqueness matters. Shared by all Communicators, so that an id of another one is never valid here.
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+/// Both sides derive the halves from the size of the receiver's buffer. Whole cache lines, if there is room.
+std::size_t half_of(std::uint64_t buffer_bytes) noexcept {
+  const std::uint64_t half = buffer_bytes / 2;
+  return half < 64 ? half : half / 64 * 64;
+}
+
+std::uint64_t chunks_of(std::size_t size, std::size_t half) noexcept { return size / half + (size % half != 0); }
+
+Status from(const Error& error) noexcept {
+  return Status::failure(error.detail().code, "device memory can't be staged through the host");
+}
+
+Status stream_is_broken() noexcept {
+  return Status::failure(Code::error, "an earlier call of this kind with this peer ended in the middle of its message");
+}
+
+/// Marks a stream unless the call completes: the two sides no longer agree on the next message.
+class InMessage {
+ public:
+  explicit InMessage(Stream& stream) noexcept : stream_(stream) {}
+  InMessage(const InMessage&) = delete;
+  InMessage& operator=(const InMessage&) = delete;
+  ~InMessage() { stream_.broken = stream_.broken || !complete_; }
+  Status end(Status status) noexcept {
+    complete_ = status.ok() || status.code == Code::out_of_range;
+    return status;
+  }
+
+ private:
+  Stream& stream_;
+  bool complete_ = false;
+};
+
+}  // namespace
+
+Status DataPlane::check(const Peer& peer, std::size_t local, std::size_t size) const noexcept {
+  const std::size_t whole = peers_.buffer().buffer_size;
+  // No sum of offset and size: it could wrap around.
+  if (size > whole || local > whole - size)
+    return Status::failure(Code::out_of_range, "the range exceeds this side's buffer");
+  return peers_.status(peer);
+}
+
+Status DataPlane::start_one(Move move, const Peer& peer, const Range& range, Transfer& transfer) noexcept {
+  std::byte* const local = endpoint_.address() + range.local;
+  return move == Move::put ? endpoint_.put(peer.number, range.remote, local, range.size, transfer)
+                           : endpoint_.get(peer.number, range.remote, local, range.size, transfer);
+}
+
+Status DataPlane::finish(Transfer& transfer, Deadline deadline) noexcept {
+  const Status status = endpoint_.wait(transfer, deadline);
+  if (status.code == Code::timeout) endpoint_.abandon(transfer);
+  return status;
+}
+
+Status DataPlane::move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
+                       Deadline deadline) noexcept {
+  if (const Status status = check(peer, range.local, range.size); !status.ok()) return status;
+  // The whole range is checked before anything moves.
+  if (range.size > endpoint_.peer_bytes(peer.number) || range.remote > endpoint_.peer_bytes(peer.number) - range.size)
+    return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
+  if (!endpoint_.buffer().host_accessible) return move_staged(move, peer, range, deadline);
+  Status first;
+  try {
+    std::deque<Transfer> in_flight;
+    const auto finish_oldest = [&] {
+      const Status status = finish(in_flight.front(), deadline);
+      in_flight.pop_front();
+      if (first.ok()) first = status;
+    };
+    std::size_t at = 0;
+    do {
+      const std::size_t size = std::min(chunk, range.size - at);
+      if (in_flight.size() >= std::max<std::size_t>(inflight, 1)) finish_oldest();
+      if (!first.ok()) break;
+      in_flight.emplace_back();
+      first = start_one(move, peer, {range.local + at, range.remote + at, size}, in_flight.back());
+      at += size;
+    } while (first.ok() && at < range.size);
+    while (!in_flight.empty()) finish_oldest();
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a transfer");
+  }
+  return first;
+}
+
+Status DataPlane::move_staged(Move move, const Peer& peer, const Range& range, Deadline deadline) noexcept {
+  try {
+    const memory::Allocation& mine = endpoint_.buffer();
+    memory::StageLease stage(*mine.provider, mine.device);
+    const std::size_t piece = memory::staged_piece(range.size);
+    std::byte* const device = mine.address + range.local;
+    memory::OutPieces out(*stage, device, move == Move::put ? range.size : 0, piece);
+    std::size_t n = 0;
+    for (std::size_t at = 0; at < range.size; ++n) {
+      const std::size_t size = std::min(piece, range.size - at);
+      Transfer transfer;
+      Status status;
+      if (move == Move::put) {
+        const std::byte* staged = nullptr;
+        status = out.next(staged);
+        if (status.ok()) status = endpoint_.put(peer.number, range.remote + at, staged, size, transfer);
+        if (status.ok()) status = finish(transfer, deadline);
+      } else {
+        status = stage->wait(n);
+        if (status.ok()) status = endpoint_.get(peer.number, range.remote + at, stage->half(n), size, transfer);
+        if (status.ok()) status = finish(transfer, deadline);
+        if (status.ok()) status = stage->start_to_device(n, device + at, size);
+      }
+      if (!status.ok()) return status;
+      at += size;
+    }
+    return stage->wait_for_all();
+  } catch (const Error& error) {
+    return from(error);
+  } catch (const std::exception&) {
+    return Status::failure(Code::out_of_memory, "no memory to stage device memory");
+  }
+}
+
+Status DataPlane::start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept {
+  if (const Status status = check(*peer, range.local, range.size); !status.ok()) return status;
+  Started started{peer, {}};
+  const bool staged = !endpoint_.buffer().host_accessible;
+  const Status status = staged ? this->move(move, *peer, range, range.size, 1, Deadline::after(std::chrono::hours(1)))
+                               : start_one(move, *peer, range, started.transfer);
+  if (!status.ok()) return status;
+  try {
+    const std::lock_guard guard(started_lock_);
+    id = next_id();
+    started_.emplace(id, started);
+  } catch (const std::bad_alloc&) {
+    endpoint_.abandon(started.transfer);
+    return Status::failure(Code::out_of_memory, "no memory for a transfer");
+  }
+  return {};
+}
+
+Status DataPlane::wait(std::uint64_t id, Deadline deadline) noexcept {
+  std::map<std::uint64_t, Started>::node_type taken;
+  {
+    const std::lock_guard guard(started_lock_);
+    taken = started_.extract(id);
+  }
+  if (taken.empty()) return Status::failure(Code::not_found, "no transfer in flight has this id");
+  const Status status = endpoint_.wait(taken.mapped().transfer, deadline);
+  if (status.code == Code::timeout) {
+    const std::lock_guard guard(started_lock_);
+    started_.insert(std::move(taken));
+  }
+  return status;
+}
+
+Status DataPlane::wait(const std::vector<std::uint64_t>& ids, Deadline deadline) noexcept {
+  Status first;
+  for (const std::uint64_t id : ids) {
+    const Status status = wait(id, deadline);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+// ---- control words
+
+template <typename Condition>
+Status DataPlane::wait_for(const Peer& peer, Deadline deadline, Condition&& condition) const noexcept {
+  constexpr unsigned quick_polls = 2000;  // then this thread leaves its core to others
+  for (unsigned polls = 0; !condition(); ++polls) {
+    if (polls % 64 == 63) {
+      if (const Status status = peers_.status(peer); !status.ok()) return condition() ? Status{} : status;
+      if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't called its part in time");
+    }
+    if (polls < quick_polls) {
+      ::sched_yield();
+    } else {
+      const timespec nap{0, 50'000};
+      ::nanosleep(&nap, nullptr);
+    }
+  }
+  return {};
+}
+
+Status DataPlane::signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,
+                         Deadline deadline) noexcept {
+  Transfer transfer;
+  const Status status = endpoint_.put_signal(peer.number, 0, nullptr, 0, first, values, transfer);
+  return status.ok() ? finish(transfer, deadline) : status;
+}
+
+// ---- send and receive: the receiver names the place, the sender puts into it
+
+Status DataPlane::send(Peer& peer, std::size_t offset, std::size_t size, Deadline deadline) noexcept {
+  if (const Status status = check(peer, offset, size); !status.ok()) return status;
+  const std::lock_guard guard(peer.send.lock);
+  if (peer.send.broken) return stream_is_broken();
+  InMessage message(peer.send);
+  const std::uint64_t number = ++peer.send.messages;
+  const auto posted = [&] { return endpoint_.word(peer.number, receive_message) >= number; };
+  if (const Status status = wait_for(peer, deadline, posted); !status.ok()) return message.end(status);
+  const std::uint64_t place = endpoint_.word(peer.number, receive_offset);
+  if (endpoint_.word(peer.number, receive_bytes) < size) {
+    const std::uint64_t values[] = {not_sent, number};
+    if (const Status status = signal(peer, sent_bytes, values, deadline); !status.ok()) return message.end(status);
+    return message.end(Status::failure(Code::out_of_range, "the peer receives fewer bytes than this side sends"));
+  }
+  const Status status = move(Move::put, peer, {offset, place, size}, SIZE_MAX, 1, deadline);
+  if (!status.ok()) return status;
+  const std::uint64_t values[] = {size, number};
+  return message.end(signal(peer, sent_bytes, values, deadline));
+}
+
+Status DataPlane::receive(Peer& peer, std::size_t offset, std::size_t size, Deadline deadline) noexcept {
+  if (const Status status = check(peer, offset, size); !status.ok()) return status;
+  const std::lock_guard guard(peer.receive.lock);
+  if (peer.receive.broken) return stream_is_broken();
+  InMessage message(peer.receive);
+  const std::uint64_t number = ++peer.receive.messages;
+  const std::uint64_t values[] = {offset, size, number};
+  if (const Status status = signal(peer, receive_offset, values, deadline); !status.ok()) return status;
+  const auto sent = [&] { return endpoint_.word(peer.number, sent_message) >= number; };
+  if (const Status status = wait_for(peer, deadline, sent); !status.ok()) return status;
+  if (endpoint_.word(peer.number, sent_bytes) == not_sent)
+    return message.end(Status::failure(Code::out_of_range, "the peer sends more bytes than this side receives"));
+  return message.end({});
+}
+
+// ---- send_data and receive_data: through the two halves of the receiver's buffer
+//
+//   sender     data_bytes, data_message    announces a message
+//   receiver   data_verdict, data_grant, data_answer
+//   sender     puts chunk c into half c % 2 when data_grant > c, then data_chunks = c + 1
+//   receiver   copies chunk c to the user's memory, then data_grant = c + 3
+//
+// A chunk's number counts all chunks between the two. Sender's copy, wire and receiver's copy work on different chunks.
+
+Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
+                            Deadline deadline) noexcept {
+  if (data == nullptr && size > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  if (const Status status = peers_.status(peer); !status.ok()) return status;
+  const std::size_t half = half_of(endpoint_.peer_bytes(peer.number));
+  if (half == 0) return Status::failure(Code::invalid_config, "the peer's buffer has no two halves");
+  if (!endpoint_.reaches_buffer(peer.number))
+    return Status::failure(Code::unsupported, "the peer's buffer is device memory, and no wire reaches it");
+  const std::lock_guard guard(peer.uhm_send.lock);
+  if (peer.uhm_send.broken) return stream_is_broken();
+  InMessage message(peer.uhm_send);
+  const std::uint64_t number = ++peer.uhm_send.messages;
+  const std::uint64_t values[] = {size, number};
+  if (const Status status = signal(peer, data_bytes, values, deadline); !status.ok()) return status;
+  const auto answered = [&] { return endpoint_.word(peer.number, data_answer) >= number; };
+  if (const Status status = wait_for(peer, deadline, answered); !status.ok()) return status;
+  if (endpoint_.word(peer.number, data_verdict) == too_long)
+    return message.end(Status::failure(Code::out_of_range, "the message is longer than the peer's memory for it"));
+  try {
+    const Status status =
+        send_chunks(peer, static_cast<const std::byte*>(data), size, type, half, deadline);
+    if (!status.ok()) return status;
+  } catch (const Error& error) {
+    return from(error);
+  } catch (const std::exception&) {
+    return Status::failure(Code::out_of_memory, "no memory to stage device memory");
+  }
+  peer.uhm_send.chunks += chunks_of(size, half);
+  return message.end({});
+}
+
+Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+                              Deadline deadline) {
+  (void)memory::provider_for(type);  // throws if this machine has no such memory
+  const memory::Owner owner = memory::owner_of(data);
+  const bool staged = owner.info.kind == memory::PointerKind::device;
+  memory::StageLease stage;
+  if (staged) stage = memory::StageLease(*owner.provider, owner.info.device);
+  const std::size_t piece = staged ? std::min(memory::staged_piece(size), half) : half;
+  const std::uint64_t begin = peer.uhm_send.chunks;
+  const std::uint64_t end = begin + chunks_of(size, half);
+  Transfer in_flight[2];
+  Status status;
+  for (std::uint64_t c = begin; c < end && status.ok(); ++c) {
+    const std::size_t at = (c - begin) * half;
+    const std::size_t bytes = std::min(half, size - at);
+    const std::size_t place = c % 2 * half;
+    status = finish(in_flight[c % 2], deadline);
+    if (status.ok()) {
+      status = wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_grant) > c; });
+    }
+    if (!status.ok()) break;
+    const std::uint64_t arrived = c + 1;
+    if (!staged) {
+      status = endpoint_.put_signal(peer.number, place, data + at, bytes, data_chunks, std::span(&arrived, 1),
+                                    in_flight[c % 2]);
+      continue;
+    }
+    memory::OutPieces pieces(*stage, data + at, bytes, piece);
+    for (std::size_t done = 0; done < bytes && status.ok(); done += piece) {
+      const std::size_t part = std::min(piece, bytes - done);
+      const std::byte* from_stage = nullptr;
+      status = pieces.next(from_stage);
+      if (!status.ok()) break;
+      const bool last = done + part == bytes;
+      status = endpoint_.put_signal(peer.number, place + done, from_stage, part, data_chunks,
+                                    std::span(&arrived, last ? 1 : 0), in_flight[c % 2]);
+      if (status.ok()) status = finish(in_flight[c % 2], deadline);
+    }
+  }
+  for (Transfer& transfer : in_flight) {
+    if (!status.ok()) {
+      endpoint_.abandon(transfer);
+    } else {
+      status = finish(transfer, deadline);
+    }
+  }
+  return status;
+}
+
+Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, MemoryType type, std::size_t& received,
+                               Deadline deadline) noexcept {
+  received = 0;
+  if (data == nullptr && capacity > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  if (const Status status = peers_.status(peer); !status.ok()) return status;
+  if (!endpoint_.buffer().host_accessible)
+    return Status::failure(Code::unsupported, "this side's buffer is device memory, and no wire reaches it");
+  const std::size_t half = half_of(peers_.buffer().buffer_size);
+  if (half == 0) return Status::failure(Code::invalid_config, "this side's buffer has no two halves");
+  const std::lock_guard guard(peer.uhm_receive.lock);
+  if (peer.uhm_receive.broken) return stream_is_broken();
+  const std::uint64_t number = peer.uhm_receive.messages + 1;
+  const auto announced = [&] { return endpoint_.word(peer.number, data_message) >= number; };
+  // Nothing has happened yet: after a timeout the call may be repeated.
+  if (const Status status = wait_for(peer, deadline, announced); !status.ok()) return status;
+  InMessage message(peer.uhm_receive);
+  peer.uhm_receive.messages = number;
+  received = endpoint_.word(peer.number, data_bytes);
+  const std::uint64_t begin = peer.uhm_receive.chunks;
+  if (received > capacity) {
+    const std::uint64_t values[] = {too_long, begin, number};
+    if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
+    return message.end(Status::failure(Code::out_of_range, "the message is longer than the memory for it"));
+  }
+  // One message at a time arrives in the halves; other peers' messages wait for their turn.
+  const std::lock_guard halves(halves_lock_);
+  const std::uint64_t values[] = {accepted, std::min(begin + chunks_of(received, half), begin + 2), number};
+  if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
+  try {
+    const Status status = drain_chunks(peer, static_cast<std::byte*>(data), received, type, half, deadline);
+    if (!status.ok()) return status;
+  } catch (const Error& error) {
+    return from(error);
+  }
+  return message.end({});
+}
+
+Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+                               Deadline deadline) {
+  (void)memory::provider_for(type);  // throws if this machine has no such memory
+  const memory::Owner owner = memory::owner_of(data);
+  const std::uint64_t begin = peer.uhm_receive.chunks;
+  const std::uint64_t end = begin + chunks_of(size, half);
+  for (std::uint64_t c = begin; c < end; ++c) {
+    Status status =
+        wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_chunks) > c; });
+    if (!status.ok()) return status;
+    const std::size_t at = (c - begin) * half;
+    const std::size_t bytes = std::min(half, size - at);
+    const std::byte* const arrived = endpoint_.address() + c % 2 * half;
+    if (owner.info.kind == memory::PointerKind::device) {
+      status = owner.provider->copy_from_host(data + at, arrived, bytes);
+      if (!status.ok()) return status;
+    } else {
+      std::memcpy(data + at, arrived, bytes);
+    }
+    const std::uint64_t grant = std::min(end, c + 3);
+    if (c + 2 >= end) continue;  // all are granted
+    status = signal(peer, data_grant, std::span(&grant, 1), deadline);
+    if (!status.ok()) return status;
+  }
+  peer.uhm_receive.chunks = end;
+  return {};
+}
+
+}  // namespace hmc::compat

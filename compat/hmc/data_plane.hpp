@@ -1,0 +1,80 @@
+// DataPlane: the transfers of one Communicator: puts and gets, with and without ids, and the paired calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <hmc/types.hpp>
+
+#include "compat/hmc/peers.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/status.hpp"
+
+namespace hmc::compat {
+
+/// One part of this side's buffer and of the peer's.
+struct Range {
+  std::size_t local = 0;
+  std::size_t remote = 0;
+  std::size_t size = 0;
+};
+enum class Move { put, get };
+
+/// Local device memory that the CPU can't access is staged through pinned host memory. Threads: any; a paired call
+/// holds its direction of its peer.
+class DataPlane {
+ public:
+  explicit DataPlane(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {}
+
+  /// Returns when all bytes are visible at the peer, or have arrived here. At most `inflight` chunks are in flight.
+  base::Status move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
+                    base::Deadline deadline) noexcept;
+
+  /// `id` is unique in this process, also over time.
+  base::Status start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept;
+  /// At a timeout the transfer stays, and a later wait completes it. not_found: never started, or waited for already.
+  base::Status wait(std::uint64_t id, base::Deadline deadline) noexcept;
+  /// Completes all transfers and returns the first failure in the order of the list.
+  base::Status wait(const std::vector<std::uint64_t>& ids, base::Deadline deadline) noexcept;
+
+  // ---- paired calls: each waits for the other side's
+  base::Status send(Peer& peer, std::size_t offset, std::size_t size, base::Deadline deadline) noexcept;
+  base::Status receive(Peer& peer, std::size_t offset, std::size_t size, base::Deadline deadline) noexcept;
+  /// From any memory, through the two halves of the peer's buffer.
+  base::Status send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
+                         base::Deadline deadline) noexcept;
+  /// `received` is the message's length, also if it exceeds `capacity`; then both sides return out_of_range.
+  base::Status receive_data(Peer& peer, void* data, std::size_t capacity, MemoryType type, std::size_t& received,
+                            base::Deadline deadline) noexcept;
+
+ private:
+  struct Started {
+    std::shared_ptr<Peer> peer;
+    rma::Endpoint::Transfer transfer;
+  };
+  struct Staged;
+
+  base::Status check(const Peer& peer, std::size_t local, std::size_t size) const noexcept;
+  base::Status start_one(Move move, const Peer& peer, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
+  base::Status move_staged(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
+  base::Status finish(rma::Endpoint::Transfer& transfer, base::Deadline deadline) noexcept;
+  base::Status signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,
+                      base::Deadline deadline) noexcept;
+  template <typename Condition>
+  base::Status wait_for(const Peer& peer, base::Deadline deadline, Condition&& condition) const noexcept;
+  base::Status send_chunks(Peer& peer, const std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+                           base::Deadline deadline);
+  base::Status drain_chunks(Peer& peer, std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+                            base::Deadline deadline);
+
+  Peers& peers_;
+  rma::Endpoint& endpoint_;
+  std::mutex started_lock_;
+  std::map<std::uint64_t, Started> started_;  // under started_lock_
+  std::mutex halves_lock_;                    // held while a message arrives in this side's halves
+};
+
+}  // namespace hmc::compat

@@ -1,0 +1,136 @@
+// Peers: the peers of one Communicator. Their identities, the handshake that connects them, and the thread that serves it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <hmc/conn_buffer.hpp>
+
+#include "bootstrap/tcp/peer_loop.hpp"
+#include "compat/hmc/handshake.hpp"
+#include "runtime/base/env.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/rma/endpoint.hpp"
+
+namespace hmc::compat {
+
+/// The name of a peer in calls: of a server the address that connectTo() was given, of a client the address that it
+/// declares. Never the source address of a socket.
+struct PeerName {
+  std::string ip;
+  std::uint16_t port = 0;  ///< 0: a client without a server of its own; any port in a call means it
+  friend bool operator==(const PeerName&, const PeerName&) = default;
+};
+
+/// The position in the paired calls of one kind with one peer; DataPlane uses it.
+struct Stream {
+  std::mutex lock;  ///< held during a call of one direction
+  std::uint64_t messages = 0;
+  std::uint64_t chunks = 0;  ///< of all messages
+  bool broken = false;  ///< a call ended in the middle of a message
+};
+
+struct Peer {
+  enum class State { connecting, connected, failed };
+  State state = State::connecting;
+  Uid uid{};  ///< of the peer's Communicator
+  std::optional<std::uint32_t> id;  ///< as both sides agreed
+  std::vector<PeerName> names;
+  int number = -1;  ///< at the Endpoint
+  bool outgoing = false;  ///< this side opened the connection
+  std::string why_failed;
+  Stream uhm_send, uhm_receive, send, receive;
+};
+
+/// Each pair of Communicators has one connection. It is authenticated with HMC_SECRET, or without one with a fixed key,
+/// over loopback only. If both sides connect at once, the connection of the side with the lower uid remains.
+/// Threads: any. One service thread accepts and detects the end of peers; no call waits for it longer than its deadline.
+class Peers final : private bootstrap::PeerLoop::Handler {
+ public:
+  /// `wires`: the names in order of preference. Throws Error.
+  Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, const base::Env& env, base::Log log);
+  ~Peers() override;
+
+  /// Accepts peers at ip:port. Throws Error.
+  void listen(const std::string& ip, std::uint16_t port);
+  /// Closes the listener. Connected peers stay.
+  void stop_listening();
+  std::uint16_t port() const;  ///< of the listener
+
+  struct Ids {
+    std::uint32_t self = 0;
+    std::uint32_t peer = 0;
+  };
+  /// Returns the peer, also if it was connected already. Throws Error{timeout, refused, invalid_config, unavailable}.
+  std::shared_ptr<Peer> connect(const PeerName& server, std::optional<Ids> ids, base::Deadline deadline);
+  void disconnect(const std::shared_ptr<Peer>& peer);
+
+  /// Null if there is no such peer, or if an ip alone names several.
+  std::shared_ptr<Peer> find(const PeerName& name) const;
+  std::shared_ptr<Peer> find(const std::string& ip) const;
+  /// ok, or the reason of the peer's failure.
+  base::Status status(const Peer& peer) const;
+
+  rma::Endpoint& endpoint() noexcept { return endpoint_; }
+  const ConnBuffer& buffer() const noexcept { return *buffer_; }
+
+ private:
+  struct Accepting {  // the server's side of a handshake
+    std::shared_ptr<Peer> peer;
+    base::Bytes offer;
+    std::string wire;
+    Token token{};
+    rma::Endpoint::Mapped mapped;
+    base::Deadline commit_by;
+  };
+
+  bool admits(int socket) override;
+  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(bootstrap::ControlPeer& gone) override;
+  int on_turn() override;
+
+  void handle(bootstrap::ControlPeer& from, const ConnectRequest& request);
+  void handle(bootstrap::ControlPeer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds);
+  void handle(bootstrap::ControlPeer& from, const Commit& message);
+  void refuse(bootstrap::ControlPeer& to, Code code, std::string text);
+  rma::Endpoint::Mapped share_with(const Accepted& accepted, base::Deadline deadline);
+  ShareMemory own_memory(std::vector<bootstrap::SharedFd>& fds) const;
+  rma::Endpoint::Mapped map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const;
+  std::shared_ptr<Peer> with_uid(const Uid& uid) const;
+  std::shared_ptr<Peer> await_connected(const Uid& uid, const PeerName& name, std::optional<Ids> ids,
+                                        base::Deadline deadline);
+  std::string refusal_of(const Uid& uid, std::int64_t claimed) const;
+  void take_over(const std::shared_ptr<Peer>& peer);
+  void forget(const std::shared_ptr<Peer>& peer);
+  void fail(Peer& peer, std::string why);
+
+  const std::shared_ptr<ConnBuffer> buffer_;
+  const base::Log log_;
+  const bool shares_memory_;
+  const bool has_secret_;
+  const bootstrap::Secret secret_;
+  const Uid uid_;
+  std::uint64_t nonce_ = 0;  // in the control memory: proves that a mapping is this process's
+  rma::Endpoint endpoint_;
+
+  mutable std::mutex lock_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<Peer>> peers_;  // under lock_
+  std::optional<std::uint32_t> self_id_;      // under lock_
+  PeerName server_;                           // under lock_; the listener
+  std::string unix_name_;                     // under lock_
+
+  // Only on the service thread.
+  std::map<bootstrap::ControlPeer*, Accepting> accepting_;
+  std::map<bootstrap::ControlPeer*, std::shared_ptr<Peer>> links_;
+  bootstrap::PeerLoop loop_;  // last: its thread uses the other members
+};
+
+}  // namespace hmc::compat

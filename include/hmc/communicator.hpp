@@ -1,0 +1,122 @@
+// Communicator: one-sided and paired transfers between the ConnBuffers of processes, named by address and port.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <hmc/conn_buffer.hpp>
+#include <hmc/conn_type.hpp>
+
+namespace hmc {
+
+/// A peer is named by the (ip, port) that connectTo() was given; its server's data port. On the server's side a client is
+/// named by the address that it declares: that of its own server, else its own IP with any port. Calls without a port
+/// need the only peer with that IP. Each pair of Communicators has one connection, also if both sides connect; either
+/// side may transfer.
+///
+/// On one node a peer is reached by shared memory, else by RDMA, UCX or TCP; HMC_TRANSPORT forces one. Connections are
+/// authenticated with HMC_SECRET; without it only loopback addresses are accepted. Without an RDMA device ConnType::RDMA
+/// is served by another wire, and the reason is logged once.
+///
+/// Ranges are checked: ERROR if one exceeds either buffer. A peer that dies or disconnects: ERROR. UNSUPPORT: no wire
+/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S with TIMEOUT. No function throws,
+/// raises a signal or ends the process. Threads: any; two calls of send (recv, sendDataTo, recvDataFrom) for one peer
+/// take their turn.
+class HMC_API Communicator {
+ public:
+  using CtrlId = std::uint32_t;
+  enum class CtrlTransport : std::uint8_t { TCP = 0, UDS = 1 };
+  /// The control address of a peer.
+  struct CtrlLink {
+    CtrlTransport transport{CtrlTransport::TCP};
+    std::string ip;
+    std::uint16_t port{0};
+    std::string uds_path;
+  };
+
+  /// `num_chs`: the number of connections that a large transfer may use at once; one is used on wires without queue
+  /// pairs.
+  explicit Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs = 1);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // ---- one-sided. put returns when the bytes are visible at the peer: a control message sent afterwards finds them.
+  status_t put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
+               ConnType connType = ConnType::RDMA);
+  status_t get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
+               ConnType connType = ConnType::RDMA);
+  /// `wr_id` receives an id for wait(). Ids are unique over all peers and all time.
+  status_t putNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
+                 std::uint64_t* wr_id, ConnType connType = ConnType::RDMA);
+  status_t getNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
+                 std::uint64_t* wr_id, ConnType connType = ConnType::RDMA);
+  /// In any order. NOT_FOUND: no such transfer, or it was waited for already. TIMEOUT: the transfer stays in flight.
+  status_t wait(std::uint64_t wr_id);
+  status_t wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout);
+  /// Completes all transfers and returns the first failure in the list's order.
+  status_t wait(const std::vector<std::uint64_t>& wr_ids);
+  status_t wait(const std::vector<std::uint64_t>& wr_ids, std::chrono::nanoseconds timeout);
+  /// In chunks of `chunk_size` bytes (0: 4 MiB), of which at most `max_inflight` are in flight.
+  status_t putPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                       std::size_t size, std::size_t chunk_size = 0, std::size_t max_inflight = 64,
+                       ConnType connType = ConnType::RDMA);
+  status_t getPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
+                       std::size_t size, std::size_t chunk_size = 0, std::size_t max_inflight = 64,
+                       ConnType connType = ConnType::RDMA);
+
+  // ---- one-sided, the same offset on both sides
+  status_t writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
+  status_t readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
+
+  // ---- paired: send returns when the peer's recv has the bytes, at the place that recv names
+  status_t send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
+  status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
+
+  // ---- paired, any memory: through the two halves of the receiver's ConnBuffer, which is overwritten. `buf_type` is the
+  // memory's type. `flag` receives the message's length. A message longer than the receiver's memory: ERROR on both sides.
+  status_t sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
+                      ConnType connType = ConnType::RDMA);
+  status_t sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size, MemoryType buf_type,
+                      ConnType connType = ConnType::RDMA);
+  status_t recvDataFrom(std::string ip, void* recv_buf, std::size_t buf_size, MemoryType buf_type, std::size_t* flag,
+                        ConnType connType = ConnType::RDMA);
+  status_t recvDataFrom(std::string ip, std::uint16_t port, void* recv_buf, std::size_t buf_size, MemoryType buf_type,
+                        std::size_t* flag, ConnType connType = ConnType::RDMA);
+
+  // ---- control messages, through the process's CtrlSocketManager
+  status_t ctrlSend(CtrlId peer, std::uint64_t tag);
+  status_t ctrlRecv(CtrlId peer, std::uint64_t* tag);
+  status_t initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path = "");
+  status_t closeCtrl();
+  status_t connectCtrl(CtrlId peer_id, CtrlId self_id, const CtrlLink& link);
+  status_t closeCtrlPeer(CtrlId peer_id);
+  static std::string udsPathFor(const std::string& dir, CtrlId peer_id);
+
+  // ---- connections
+  status_t initServer(const std::string& bind_ip, std::uint16_t data_port, std::uint16_t ctrl_tcp_port,
+                      const std::string& ctrl_uds_path, ConnType serverType);
+  status_t initServer(std::string ip, std::uint16_t port, ConnType serverType);
+  /// Accepts no more peers. Connected ones stay until disConnect() or the destructor.
+  status_t closeServer();
+  /// `peer_id`, `self_id`: the ids of both sides. The peer refuses an id that it has given to another peer, or a
+  /// `peer_id` that isn't its own.
+  status_t connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,
+                     const CtrlLink& ctrl_link, ConnType connType);
+  status_t connectTo(std::string ip, std::uint16_t port, ConnType connType);
+  status_t disConnect(const std::string& ip, std::uint16_t port, ConnType connType);
+  status_t disConnect(std::string ip, ConnType connType);
+  /// SUCCESS if the peer is connected, ERROR if it has died or disconnected, else NOT_FOUND.
+  status_t checkConn(const std::string& ip, std::uint16_t port, ConnType connType);
+  status_t checkConn(std::string ip, ConnType connType);
+
+ private:
+  struct Core;
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace hmc
