@@ -249,6 +249,13 @@ status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType s
   });
 }
 
+status_t Communicator::closeServer() {
+  return core_->run("closeServer", [&] {
+    if (Core::Plane* const plane = core_->opened.load(std::memory_order_acquire)) plane->peers.stop_listening();
+    return Status{};
+  });
+}
+
 status_t Communicator::connectTo(std::string ip, std::uint16_t port, ConnType connType) {
   return core_->run("connectTo", [&] {
     Core::Plane& plane = core_->open(connType);

@@ -33,6 +33,10 @@ std::string address_text(const PeerName& name) {
 
 bool is_wildcard(const std::string& ip) { return ip.empty() || ip == "0.0.0.0" || ip == "::"; }
 
+bool is_loopback_ip(const std::string& ip) {
+  return !is_wildcard(ip) && bootstrap::is_loopback(address_text({ip, 0}));
+}
+
 /// The address of one end of a socket; empty for a Unix socket.
 std::string ip_of(int socket, bool of_peer) {
   sockaddr_storage address{};
@@ -126,7 +130,7 @@ void Peers::listen(const std::string& ip, std::uint16_t port) {
   std::string name = "hmc-data-";
   for (const std::uint8_t each : random_array<Token>()) name += fmt::format("{:02x}", each);
   base::UniqueFd local = bootstrap::listen_unix(name);
-  if (!has_secret_ && !bootstrap::is_loopback(ip.empty() ? "0.0.0.0" : ip)) {
+  if (!has_secret_ && !is_loopback_ip(ip)) {
     log_.warn("initServer: HMC_SECRET isn't set, so {} accepts peers on loopback addresses only",
               address_text({ip, actual}));
   }
@@ -171,7 +175,7 @@ std::uint16_t Peers::port() const {
 // ---- the client's side, on the caller's thread
 
 std::shared_ptr<Peer> Peers::connect(const PeerName& server, std::optional<Ids> ids, Deadline deadline) {
-  if (!has_secret_ && !bootstrap::is_loopback(server.ip)) {
+  if (!has_secret_ && !is_loopback_ip(server.ip)) {
     throw Error(Code::invalid_config, "connectTo",
                 fmt::format("HMC_SECRET isn't set, and {} isn't a loopback address", server.ip),
                 "set HMC_SECRET to the same 64 hex digits on both sides: openssl rand -hex 32");
@@ -339,7 +343,7 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
 bool Peers::admits(int socket) {
   if (is_unix(socket)) return bootstrap::peer_of(socket).uid == ::geteuid();
   bootstrap::tune_tcp(socket);
-  return has_secret_ || bootstrap::is_loopback(ip_of(socket, true));
+  return has_secret_ || is_loopback_ip(ip_of(socket, true));
 }
 
 void Peers::refuse(ControlPeer& to, Code code, std::string text) {

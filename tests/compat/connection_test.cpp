@@ -1,0 +1,209 @@
+// Who is connected to whom: identities, crossing connects, peers that end, servers that close.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "bootstrap/tcp/socket.hpp"
+#include "tests/compat/pair.hpp"
+
+namespace hmc::test {
+namespace {
+
+using enum status_t;
+
+/// Repeats `poll` until it returns true, for at most a minute.
+bool eventually(const std::function<bool()>& poll) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!poll()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+class Connection : public ByWire {};
+
+TEST_P(Connection, crossing_connects_give_one_connection) {
+  for (int round = 0; round < 10; ++round) {
+    Side a(1 << 16), b(1 << 16);
+    a.serve();
+    b.serve();
+    auto other = std::async(std::launch::async,
+                            [&] { return b.communicator->connectTo(loopback, a.port, ConnType::UCX); });
+    ASSERT_EQ(a.communicator->connectTo(loopback, b.port, ConnType::UCX), SUCCESS);
+    ASSERT_EQ(other.get(), SUCCESS);
+    // By IP alone: fails if there are two connections.
+    fill(a.at(0), 0, 1, 0, 1000);
+    ASSERT_EQ(a.communicator->writeTo(loopback, 0, 1000), SUCCESS);
+    EXPECT_EQ(mismatch(b.at(0), 0, 1, 0, 1000), 1000U);
+    ASSERT_EQ(b.communicator->put(loopback, a.port, 0, 2000, 1000), SUCCESS);
+    EXPECT_EQ(mismatch(a.at(2000), 0, 1, 0, 1000), 1000U);
+    EXPECT_EQ(a.communicator->disConnect(loopback, b.port, ConnType::UCX), SUCCESS);
+    EXPECT_TRUE(eventually([&] { return b.communicator->checkConn(loopback, a.port, ConnType::UCX) == ERROR; }));
+    EXPECT_EQ(a.communicator->checkConn(loopback, b.port, ConnType::UCX), NOT_FOUND);
+  }
+}
+
+TEST_P(Connection, second_connectTo_is_the_same_connection_and_one_after_disConnect_is_new) {
+  Pair pair(1 << 16);
+  EXPECT_EQ(pair.c().connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
+  EXPECT_EQ(pair.c().checkConn(loopback, ConnType::UCX), SUCCESS);
+  EXPECT_EQ(pair.s().checkConn(loopback, ConnType::UCX), SUCCESS);
+  for (std::uint64_t call = 0; call < 5; ++call) {
+    EXPECT_EQ(pair.c().disConnect(loopback, ConnType::UCX), SUCCESS);
+    EXPECT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 1), NOT_FOUND);
+    ASSERT_EQ(pair.c().connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
+    fill(pair.client.at(0), 0, call, 0, 5000);
+    ASSERT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 5000), SUCCESS);
+    EXPECT_EQ(mismatch(pair.server.at(0), 0, call, 0, 5000), 5000U);
+    ASSERT_TRUE(eventually([&] { return pair.s().checkConn(loopback, ConnType::UCX) == SUCCESS; }));
+  }
+}
+
+TEST_P(Connection, closeServer_ends_accepting_only) {
+  std::atomic<int> interrupts{0};
+  static std::atomic<int>* count = nullptr;
+  count = &interrupts;
+  struct sigaction action {}, before {};
+  action.sa_handler = [](int) { ++*count; };
+  ASSERT_EQ(::sigaction(SIGINT, &action, &before), 0);
+  {
+    Pair pair(1 << 16);
+    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), ConnType::UCX), INVALID_CONFIG);
+    EXPECT_EQ(pair.s().closeServer(), SUCCESS);
+    EXPECT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 100), SUCCESS);
+    EXPECT_EQ(pair.s().put(loopback, 0, 0, 0, 100), SUCCESS);
+    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), ConnType::UCX), SUCCESS);  // the port is free again
+    Side late(1 << 16);
+    EXPECT_EQ(late.communicator->connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
+  }
+  ASSERT_EQ(::sigaction(SIGINT, &before, nullptr), 0);
+  EXPECT_EQ(interrupts.load(), 0);
+}
+
+/// A server in another process, which serves until it is killed.
+class OtherProcess {
+ public:
+  explicit OtherProcess(std::uint16_t port) : port_(port) {
+    child_ = ::fork();
+    if (child_ != 0) return;
+    const auto buffer = std::make_shared<ConnBuffer>(0, 1 << 20, MemoryType::CPU);
+    Communicator communicator(buffer);
+    if (communicator.initServer(loopback, port, ConnType::UCX) != SUCCESS) ::_exit(1);
+    for (;;) ::pause();
+  }
+  OtherProcess(const OtherProcess&) = delete;
+  OtherProcess& operator=(const OtherProcess&) = delete;
+  ~OtherProcess() { kill(); }
+  void kill() {
+    if (child_ <= 0) return;
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+  std::uint16_t port() const { return port_; }
+
+ private:
+  std::uint16_t port_;
+  pid_t child_;
+};
+
+TEST_P(Connection, dead_peer_is_an_error_and_stops_nobody_else) {
+  // The child is forked before this process has threads.
+  OtherProcess dies(Side::next_port());
+  Side client(1 << 20), lives(1 << 20);
+  lives.serve();
+  ASSERT_EQ(client.communicator->connectTo(loopback, dies.port(), ConnType::UCX), SUCCESS);
+  ASSERT_EQ(client.communicator->connectTo(loopback, lives.port, ConnType::UCX), SUCCESS);
+  ASSERT_EQ(client.communicator->put(loopback, dies.port(), 0, 0, 1000), SUCCESS);
+  auto waits = std::async(std::launch::async, [&] {
+    std::vector<std::uint8_t> in(100);
+    return client.communicator->recvDataFrom(loopback, dies.port(), in.data(), in.size(), MemoryType::CPU, nullptr);
+  });
+  dies.kill();
+  EXPECT_EQ(waits.get(), ERROR);  // ends without a timeout
+  EXPECT_TRUE(eventually(
+      [&] { return client.communicator->checkConn(loopback, dies.port(), ConnType::UCX) == ERROR; }));
+  EXPECT_EQ(client.communicator->put(loopback, dies.port(), 0, 0, 1000), ERROR);
+  fill(client.at(0), 0, 1, 0, 100000);
+  EXPECT_EQ(client.communicator->put(loopback, lives.port, 0, 0, 100000), SUCCESS);
+  EXPECT_EQ(mismatch(lives.at(0), 0, 1, 0, 100000), 100000U);
+}
+
+TEST_P(Connection, passive_side_needs_no_call_for_its_peers_transfers) {
+  OtherProcess sleeps(Side::next_port());
+  Side client(1 << 20);
+  ASSERT_EQ(client.communicator->connectTo(loopback, sleeps.port(), ConnType::UCX), SUCCESS);
+  for (std::uint64_t call = 0; call < 100; ++call) {
+    fill(client.at(0), 0, call, 0, 50000);
+    ASSERT_EQ(client.communicator->put(loopback, sleeps.port(), 0, 1000, 50000), SUCCESS);
+    ASSERT_EQ(client.communicator->get(loopback, sleeps.port(), 100000, 1000, 50000), SUCCESS);
+    ASSERT_EQ(mismatch(client.at(100000), 0, call, 0, 50000), 50000U);
+  }
+}
+
+TEST_P(Connection, client_that_restarts_replaces_its_dead_self) {
+  Side server(1 << 16);
+  server.serve();
+  for (std::uint64_t call = 0; call < 3; ++call) {
+    {
+      Side client(1 << 16);
+      ASSERT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), SUCCESS);
+      fill(server.at(0), 1, call, 0, 777);
+      ASSERT_EQ(server.communicator->writeTo(loopback, 0, 777), SUCCESS);
+      EXPECT_EQ(mismatch(client.at(0), 1, call, 0, 777), 777U);
+    }
+    ASSERT_TRUE(eventually([&] { return server.communicator->checkConn(loopback, ConnType::UCX) == ERROR; }));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::Values("", "tcp", "ucx"),
+                         [](const auto& info) { return *info.param != '\0' ? std::string(info.param) : "shm"; });
+
+TEST(ConnectionSecret, without_a_secret_only_loopback_is_accepted) {
+  ScopedEnv none("HMC_SECRET", "");
+  Side client(4096);
+  EXPECT_EQ(client.communicator->connectTo("192.0.2.1", 2025, ConnType::UCX), INVALID_CONFIG);
+}
+
+TEST(ConnectionSecret, another_secret_is_refused) {
+  ScopedEnv timeout("HMC_TIMEOUT_S", "60");
+  Side server(4096), client(4096);
+  {
+    ScopedEnv secret("HMC_SECRET", std::string(64, 'a'));
+    server.serve();
+  }
+  {
+    ScopedEnv secret("HMC_SECRET", std::string(64, 'b'));
+    EXPECT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), ERROR);
+  }
+}
+
+TEST(ConnectionStrangers, header_that_announces_4_GiB_and_silent_strangers_dont_disturb_the_server) {
+  ScopedEnv timeout("HMC_TIMEOUT_S", "60");
+  Side server(4096);
+  server.serve();
+  std::vector<base::UniqueFd> strangers;
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(bootstrap::connect_tcp("127.0.0.1:" + std::to_string(server.port),
+                                               base::Deadline::after(std::chrono::seconds(60))));
+    // The frame header of a hello with a length of 4 GiB - 1; every second stranger is silent.
+    const unsigned char header[16] = {'H', 'M', 'C', '1', 2, 0, 1, 0, 0, 0, 0, 0, 255, 255, 255, 255};
+    if (i % 2 == 0) {
+      EXPECT_EQ(::write(strangers.back().get(), header, sizeof header), 16);
+    }
+  }
+  Side client(4096);
+  EXPECT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), SUCCESS);
+  EXPECT_EQ(client.communicator->put(loopback, server.port, 0, 0, 4096), SUCCESS);
+}
+
+}  // namespace
+}  // namespace hmc::test
