@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <hmc/error.hpp>
@@ -181,6 +182,29 @@ TEST_P(EndpointPair, control_words_arrive_after_the_bytes_and_per_peer) {
 
 INSTANTIATE_TEST_SUITE_P(, EndpointPair, ::testing::Values(true, false),
                          [](const auto& info) { return info.param ? "mapped" : "tcp"; });
+
+TEST(Endpoint, all_peers_are_offered_one_registration_of_the_buffer) {
+  const auto endpoint = make_endpoint();
+  base::Bytes first_key, first_control_key;
+  for (int i = 0; i < 5; ++i) {
+    const base::Bytes offer = endpoint->offer(endpoint->reserve());
+    base::ByteReader in(offer);
+    EXPECT_EQ(in.number<std::uint64_t>(), buffer_bytes);
+    EXPECT_EQ(in.number<std::uint32_t>(), static_cast<std::uint32_t>(i));
+    ASSERT_EQ(in.number<std::uint32_t>(), 1U);
+    EXPECT_EQ(in.text(), "tcp");
+    (void)in.blob();  // the address, with a secret for each peer
+    const base::ByteView key = in.blob(), control_key = in.blob();
+    ASSERT_TRUE(in.complete());
+    if (i == 0) {
+      first_key.assign(key.begin(), key.end());
+      first_control_key.assign(control_key.begin(), control_key.end());
+    }
+    EXPECT_TRUE(std::ranges::equal(key, first_key));
+    EXPECT_TRUE(std::ranges::equal(control_key, first_control_key));
+  }
+  EXPECT_NE(first_key, first_control_key);
+}
 
 TEST(Endpoint, offer_that_is_cut_is_refused) {
   const auto a = make_endpoint(), b = make_endpoint();
