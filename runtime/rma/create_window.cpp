@@ -328,8 +328,7 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
                              fabric.wires[own.registered]->register_region(own.registered_region));
     for (int rank = 0; rank < team.size(); ++rank) {
       const auto wire = static_cast<std::size_t>(fabric.peer(team.world_rank(rank)).wire);
-      mine.has_device_atomics =
-          mine.has_device_atomics || !fabric.wires[wire]->capabilities().atomic_with_cpu;
+      mine.has_device_atomics = mine.has_device_atomics || !fabric.wires[wire]->capabilities().atomic_with_cpu;
     }
   } catch (...) {
     mine.failure = detail_of(std::current_exception());

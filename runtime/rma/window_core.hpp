@@ -29,7 +29,7 @@ struct WindowPeer {
   transport::Channel* channel = nullptr;
   std::int32_t world = -1;  ///< its world rank
   std::int8_t wire = 0;
-  bool on_device : 1 = false;     ///< the channel is a DeviceChannel: the local side may be any memory
+  bool on_device : 1 = false;  ///< the channel is a DeviceChannel: the local side may be any memory
   /// The part is mapped, but an RDMA device executes its atomics, through the channel: a device's atomics aren't atomic
   /// with the CPU's.
   bool has_device_atomics : 1 = false;

@@ -176,12 +176,16 @@ HMC_SPMD_TEST(OneSided, killed_peer_fails_only_its_own_transfers) {
   };
   std::vector<std::byte> got(bytes);
   std::uint64_t result = 0;
-  // A put may complete locally; then the flush reports the failure.
-  const base::Status put = outcome_of([&](Ticket& t) { return window.to(victim).put(0, source.data(), 100, t); });
-  if (put.ok())
-    expect_failure(outcome_of([&](Ticket& t) { return on.wire().flush(victim, t); }));
-  else
-    expect_failure(put);
+  // The kernel releases the victim's memory and connections some time after its main thread has ended; until then its
+  // device serves. A put may complete locally; then the flush reports the failure.
+  base::Status put;
+  const auto limit = std::chrono::steady_clock::now() + wait_timeout;
+  while (put.ok()) {
+    HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "puts to rank {} still complete", victim);
+    put = outcome_of([&](Ticket& t) { return window.to(victim).put(0, source.data(), 100, t); });
+    if (put.ok()) put = outcome_of([&](Ticket& t) { return on.wire().flush(victim, t); });
+  }
+  expect_failure(put);
   expect_failure(outcome_of([&](Ticket& t) { return window.to(victim).get(0, got.data(), bytes, t); }));
   expect_failure(outcome_of([&](Ticket& t) {
     return window.to(victim).atomic({AtomicOp::fetch_add, 8, 1, 0}, 2 * bytes, &result, t);

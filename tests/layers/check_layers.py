@@ -70,6 +70,7 @@ ALLOWED = {
 LIBRARIES = {
     "fmt/": ["runtime", "collectives", "bootstrap", "job", "capi", "compat", "launcher", "verify", "sim", "bench", "tests"],
     "hwloc": ["runtime/topology", "tests"],
+    "infiniband/": ["runtime/transport/rdma", "tests"],
     "ucp/": ["runtime/transport/am/ucx", "tests", "bench"],
     "uct/": ["runtime/transport/am/ucx", "tests"],
     "ucs/": ["runtime/transport/am/ucx", "tests"],

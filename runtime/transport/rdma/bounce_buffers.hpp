@@ -20,8 +20,8 @@ class BounceBuffers {
   /// Throws Error{unavailable}.
   explicit BounceBuffers(const Device& device) {
     // A shared mapping: after a fork() this process keeps its pages, which the device accesses.
-    void* const memory = ::mmap(nullptr, std::size_t{bytes} * count, PROT_READ | PROT_WRITE,
-                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* const memory =
+        ::mmap(nullptr, std::size_t{bytes} * count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw_errno("no memory for bounce buffers", errno);
     memory_ = static_cast<std::byte*>(memory);
     registration_ = device.register_memory(memory_, std::size_t{bytes} * count, IBV_ACCESS_LOCAL_WRITE);

@@ -20,11 +20,11 @@ namespace hmc::transport::rdma {
 struct Options {
   int rank = 0;
   int size = 1;
-  std::string device;                     ///< HMC_RDMA_DEVICE
-  int gid_index = -1;                     ///< HMC_RDMA_GID; negative: by preference
-  int queue_pairs = 1;                    ///< HMC_RDMA_QPS: per peer, for large transfers
+  std::string device;                         ///< HMC_RDMA_DEVICE
+  int gid_index = -1;                         ///< HMC_RDMA_GID; negative: by preference
+  int queue_pairs = 1;                        ///< HMC_RDMA_QPS: per peer, for large transfers
   std::int64_t timeout_ns = 300'000'000'000;  ///< of a connection attempt
-  const base::Waiter* waiter = nullptr;   ///< ends a connection attempt when the job fails; null: none
+  const base::Waiter* waiter = nullptr;       ///< ends a connection attempt when the job fails; null: none
   base::Log log{};
 };
 
@@ -32,33 +32,34 @@ struct Options {
 struct Peer {
   int rank = -1;
   bool has_address = false;
-  Remote remote;                   ///< without number and first_packet
+  Remote remote;  ///< without number and first_packet
   std::uint32_t datagram_number = 0;
   std::uint32_t datagram_key = 0;
-  std::uint64_t secret = 0;        ///< every handshake message to the peer must contain it
-  std::uint32_t queue_pairs = 1;   ///< agreed: the smaller number of both sides
+  std::uint64_t secret = 0;       ///< every handshake message to the peer must contain it
+  std::uint32_t queue_pairs = 1;  ///< agreed: the smaller number of both sides
   Owned<ibv_ah> route;
   std::vector<std::unique_ptr<QueuePair>> pairs;
-  bool is_connected = false;       ///< this side accepts the peer's requests
-  std::string refusal;             ///< the reason why this side or the peer can't connect
+  bool is_connected = false;  ///< this side accepts the peer's requests
+  std::string refusal;        ///< the reason why this side or the peer can't connect
   // Stored (release) when the peer has replied, so that its queue pairs accept requests; pairs with the owner's acquire
   // load, which then sees `pairs`.
   std::atomic<bool> is_ready{false};
   std::atomic<bool> is_refused{false};  ///< stored (release) after `refusal`; pairs with the owner's acquire load
 
   // ---- only the owner
-  bool is_open = false;            ///< the owner has seen is_ready
-  base::Status failure;            ///< the first failure; permanent
-  std::uint32_t stripes = 0;       ///< requests in flight on queue pairs other than the first
-  bool is_fenced = false;          ///< stripes must wait for the requests in flight on the first queue pair
+  bool is_open = false;       ///< the owner has seen is_ready
+  base::Status failure;       ///< the first failure; permanent
+  std::uint32_t stripes = 0;  ///< requests in flight on queue pairs other than the first
+  bool is_fenced = false;     ///< stripes must wait for the requests in flight on the first queue pair
 };
 
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue
 /// pairs, and repeats it until the peer replies with its own. The peer's progress thread answers, also while its owner
-/// computes. A reply tells that the peer's queue pairs accept requests, so each side posts only after a reply to its own
-/// request. Crossing requests need no rule: both carry the same numbers. A message without the receiver's secret is
+/// computes. A reply tells that the peer's queue pairs accept requests, so each side posts only after a reply to its
+/// own request. Crossing requests need no rule: both carry the same numbers. A message without the receiver's secret is
 /// dropped and counted.
-/// Threads: connect() and the constructor by the owner; the progress thread sleeps on the datagrams' completion channel.
+/// Threads: connect() and the constructor by the owner; the progress thread sleeps on the datagrams' completion
+/// channel.
 class Connections {
  public:
   /// Throws Error{unavailable}.

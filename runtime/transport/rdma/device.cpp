@@ -102,18 +102,18 @@ Device::Device(const std::string& wanted, int gid_index, const base::Log& log) {
     for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
       const ibv_port_attr state = query_port(context.get(), static_cast<std::uint8_t>(port));
       if (state.state != IBV_PORT_ACTIVE || (wanted_port != 0 && port != wanted_port)) continue;
-      candidates.push_back({list[i], name, static_cast<std::uint8_t>(port), attributes.atomic_cap != IBV_ATOMIC_NONE,
-                            rate_of(state)});
+      candidates.push_back(
+          {list[i], name, static_cast<std::uint8_t>(port), attributes.atomic_cap != IBV_ATOMIC_NONE, rate_of(state)});
     }
   }
   if (candidates.empty()) {
     throw Error(Code::unavailable, "verbs",
-                count == 0         ? std::string("this machine has no RDMA device")
-                : wanted.empty()   ? fmt::format("no RDMA device has an active port ({})", seen)
-                                   : fmt::format("HMC_RDMA_DEVICE={}: no such active port (devices: {})", wanted, seen));
+                count == 0       ? std::string("this machine has no RDMA device")
+                : wanted.empty() ? fmt::format("no RDMA device has an active port ({})", seen)
+                                 : fmt::format("HMC_RDMA_DEVICE={}: no such active port (devices: {})", wanted, seen));
   }
-  const Candidate& best = *std::min_element(
-      candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  const Candidate& best =
+      *std::min_element(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
         if (a.atomics != b.atomics) return a.atomics;
         if (a.rate != b.rate) return a.rate > b.rate;
         return a.name != b.name ? a.name < b.name : a.port < b.port;
@@ -144,8 +144,8 @@ void Device::choose_gid(int wanted) {
     best = preference(gid, type);
     gid_ = gid;
     gid_index_ = static_cast<std::uint8_t>(index);
-    description_ = fmt::format("{} port {}, GID {} ({}, {:02x})", name_, port_, index, type.empty() ? "type unknown" : type,
-                               fmt::join(gid.raw, ""));
+    description_ = fmt::format("{} port {}, GID {} ({}, {:02x})", name_, port_, index,
+                               type.empty() ? "type unknown" : type, fmt::join(gid.raw, ""));
   }
   if (best == 0)
     throw Error(Code::unavailable, "verbs",

@@ -30,8 +30,8 @@ template <typename T> using Owned = std::unique_ptr<T, Destroy>;
 class Device {
  public:
   /// `wanted`: "device" or "device:port"; empty: of the devices with an active port, one with atomics before one
-  /// without, then the highest rate, then the first by name. `gid_index` < 0: RoCE v2 before v1, IPv4 before IPv6, and a
-  /// link-local address last. Logs the choice. Throws Error{unavailable}.
+  /// without, then the highest rate, then the first by name. `gid_index` < 0: RoCE v2 before v1, IPv4 before IPv6, and
+  /// a link-local address last. Logs the choice. Throws Error{unavailable}.
   Device(const std::string& wanted, int gid_index, const base::Log& log);
 
   ibv_context* context() const noexcept { return context_.get(); }

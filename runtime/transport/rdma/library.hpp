@@ -10,9 +10,9 @@
 
 namespace hmc::transport::rdma {
 
-/// Opened with dlopen and not linked: most machines don't have it. It stays loaded until the process ends. The functions
-/// of the data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq) are inline in the header and call the driver of the
-/// device through the context. Threads: any.
+/// Opened with dlopen and not linked: most machines don't have it. It stays loaded until the process ends. The
+/// functions of the data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq) are inline in the header and call the
+/// driver of the device through the context. Threads: any.
 class Library {
  public:
   /// Throws Error{unavailable} with the text of dlerror().

@@ -44,7 +44,8 @@ QueuePair::QueuePair(const Device& device, ibv_cq* completions, std::uint64_t id
   }
   records_.resize(depth_);
   results_.resize(depth_);
-  results_registration_ = device.register_memory(results_.data(), depth_ * sizeof(std::uint64_t), IBV_ACCESS_LOCAL_WRITE);
+  results_registration_ =
+      device.register_memory(results_.data(), depth_ * sizeof(std::uint64_t), IBV_ACCESS_LOCAL_WRITE);
   if (results_registration_ == nullptr) throw_errno("can't register memory for the results of atomics", errno);
   first_packet_ = static_cast<std::uint32_t>(make_nonce()) & 0xffffff;
 

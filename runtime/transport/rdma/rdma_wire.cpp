@@ -94,8 +94,7 @@ class RdmaWire::Channel final : public transport::Channel {
   RdmaWire& wire_;
 };
 
-RdmaWire::RdmaWire(const Options& options)
-    : options_(options), connections_(options), buffers_(connections_.device()) {
+RdmaWire::RdmaWire(const Options& options) : options_(options), connections_(options), buffers_(connections_.device()) {
   if (!device().has_atomics())
     throw Error(Code::unavailable, "verbs", fmt::format("{} has no atomics", device().description()));
 }
@@ -157,8 +156,7 @@ std::vector<std::unique_ptr<transport::Channel>> RdmaWire::connect(const Region&
     base::ByteReader in(keys[static_cast<std::size_t>(peer)]);
     const auto address = in.number<std::uint64_t>();
     const auto key = in.number<std::uint32_t>();
-    if (!in.complete())
-      throw Error(Code::refused, "verbs", fmt::format("rank {} sent a malformed memory key", peer));
+    if (!in.complete()) throw Error(Code::refused, "verbs", fmt::format("rank {} sent a malformed memory key", peer));
     channels.push_back(std::make_unique<Channel>(*this, connections_.at(peer), address, key));
   }
   return channels;
@@ -442,9 +440,11 @@ base::Status RdmaWire::atomic(const Channel& to, const Atomic& atomic, std::uint
   if (is_native) {
     ibv_sge part = pair->next_result();
     const bool swaps = atomic.op == AtomicOp::compare_swap;
-    ibv_send_wr request =
-        transfer(swaps ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD, &part, 0, 0);
-    request.wr.atomic = {to.base + offset, swaps ? atomic.compare : atomic.op == AtomicOp::fetch ? 0 : atomic.operand,
+    ibv_send_wr request = transfer(swaps ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD, &part, 0, 0);
+    request.wr.atomic = {to.base + offset,
+                         swaps                          ? atomic.compare
+                         : atomic.op == AtomicOp::fetch ? 0
+                                                        : atomic.operand,
                          atomic.operand, to.key};
     pair->add(request, {.kind = Record::Kind::atomic, .ticket = opened}, true);
     post(peer, *pair, request);
@@ -610,7 +610,8 @@ void RdmaWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
   }
   if (is_held()) {
     Peer& peer = connections_.at(transfers_.find(ticket)->peer);
-    options_.log.warn("verbs: an abandoned transfer with rank {} doesn't complete: its connection is closed", peer.rank);
+    options_.log.warn("verbs: an abandoned transfer with rank {} doesn't complete: its connection is closed",
+                      peer.rank);
     fail(peer, "an abandoned transfer didn't complete, and the connection was closed");
     const std::int64_t end = base::now_ns() + longest_reclaim_ns;
     while (is_held() && base::now_ns() < end)

@@ -97,7 +97,7 @@ class RdmaWire final : public Wire {
   std::vector<Owned<ibv_mr>> retired_;
   std::vector<Peer*> open_;  // peers with connections, for flush
   Transfers transfers_;
-  int without_ = -1;  // a rank that has no verbs wire
+  int without_ = -1;           // a rank that has no verbs wire
   std::uint32_t stripes_ = 0;  // in flight, to all peers
   std::uint32_t loops_ = 0;    // atomics in flight that are loops
   bool has_reads_ = false;     // READs or atomics since the last fence

@@ -15,7 +15,7 @@ namespace hmc::transport::rdma {
 /// An operation that the device doesn't have, as a loop of compare-swaps on the 8-byte word that contains the operand.
 struct AtomicLoop {
   Atomic atomic{};
-  std::uint64_t word = 0;   ///< address of the 8-byte word at the target
+  std::uint64_t word = 0;  ///< address of the 8-byte word at the target
   std::uint32_t rkey = 0;
   std::uint8_t byte = 0;    ///< of the operand in the word: 0 or 4
   std::uint64_t guess = 0;  ///< the value with which the compare-swap in flight succeeds
@@ -30,15 +30,15 @@ struct Transfer {
   bool pinned = false;            ///< the device accesses the caller's memory
   Owned<ibv_mr> registration;     ///< of the caller's memory, for this transfer
   std::uint64_t* result = nullptr;
-  std::uint8_t width = 8;         ///< of the result
+  std::uint8_t width = 8;  ///< of the result
   bool is_loop = false;
   AtomicLoop loop;
-  base::Status status;            ///< the first failure
+  base::Status status;  ///< the first failure
 };
 
 /// A slot is free as soon as its transfer has completed, so a ticket that is never tested costs nothing; the slot's
-/// generation shows a later test() that the transfer is complete. A failed transfer keeps its slot until it is tested or
-/// abandoned, or its channel ends. Memory grows to the largest number in flight at once. Threads: the wire's owner.
+/// generation shows a later test() that the transfer is complete. A failed transfer keeps its slot until it is tested
+/// or abandoned, or its channel ends. Memory grows to the largest number in flight at once. Threads: the wire's owner.
 class Transfers {
  public:
   /// `done` if out of memory.
