@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <hmc/conn_buffer.hpp>
+#include <hmc/conn_type.hpp>
 #include <hmc/error.hpp>
 #include <hmc/memory_type.hpp>
 
@@ -56,6 +57,8 @@ class HMC_API Memory {
   std::unique_ptr<State> state_;
 };
 
+class Communicator;
+
 // ---- the control plane
 
 enum CtrlMsgType : std::uint16_t { CTRL_INT = 1, CTRL_STRUCT = 2 };
@@ -72,6 +75,7 @@ struct CtrlMsgHeader {
 ///    machine only, and logs that.
 ///  - A peer's number is what it states in the handshake, never its source address. While a peer is connected, another
 ///    process that states the same number is refused. Two processes may connect to each other at the same time.
+///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.
 ///  - A call that waits ends after HMC_TIMEOUT_S seconds. If the peer has died or closed its connection, calls return
 ///    false at once, after all messages that it sent were received.
 ///

@@ -88,6 +88,37 @@ std::string with_port(const std::string& ip, std::uint16_t port) {
   return ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, port) : fmt::format("[{}]:{}", ip, port);
 }
 
+/// True if the IP is an address of this machine, in this network namespace.
+bool is_own(const std::string& ip) noexcept {
+  sockaddr_storage address{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+  if (::inet_pton(AF_INET, ip.c_str(), &v4.sin_addr) == 1) {
+    address.ss_family = AF_INET;
+  } else if (::inet_pton(AF_INET6, ip.c_str(), &v6.sin6_addr) == 1) {
+    address.ss_family = AF_INET6;
+  } else {
+    return false;
+  }
+  const base::UniqueFd probe(::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return probe && ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address),
+                         address.ss_family == AF_INET ? sizeof v4 : sizeof v6) == 0;
+}
+
+/// The abstract Unix socket beside a TCP listener. The name has the user, the job and the listener's address, so that
+/// two jobs never meet.
+std::string socket_name(const Access& access, const std::string& ip, std::uint16_t port) {
+  return fmt::format("hmc-ctrl-{}-{}-{}-{}", ::geteuid(),
+                     access.key.derive({base::as_bytes("hmc socket name")}).hex().substr(0, 16), ip, port);
+}
+
+CtrlTransport transport_of(const std::string& text) {
+  if (text.empty()) return CtrlTransport::automatic;
+  if (text == "tcp") return CtrlTransport::tcp;
+  if (text == "uds") return CtrlTransport::uds;
+  throw Error(Code::invalid_config, "CTRL_TRANSPORT", fmt::format("'{}' isn't one of: tcp, uds", text));
+}
+
 struct Introduction {
   Instance instance{};
   std::string name;
@@ -289,7 +320,11 @@ void ControlLink::close() {
 
 // ---- ControlPlane
 
-ControlPlane::ControlPlane() : env_(base::Env::from_process()), log_(env_.log), access_(Access::of(env_)) {}
+ControlPlane::ControlPlane()
+    : env_(base::Env::from_process()),
+      log_(env_.log),
+      access_(Access::of(env_)),
+      transport_(transport_of(base::Env::library("CTRL_TRANSPORT"))) {}
 ControlPlane::~ControlPlane() { stop(); }
 
 void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::string& path) {
@@ -297,18 +332,25 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   if (loop_ != nullptr) return;
   auto loop =
       std::make_unique<bootstrap::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit);
-  if (port != 0) {
+  if (port != 0 && transport_ != CtrlTransport::tcp) {
+    base::UniqueFd listener = bootstrap::listen_unix(socket_name(access_, ip, port));
+    if (!listener)
+      throw Error(Code::invalid_config, "control",
+                  fmt::format("another process of this job listens on {}", with_port(ip, port)));
+    loop->add_listener(std::move(listener));
+  }
+  if (port != 0 && transport_ != CtrlTransport::uds) {
     try {
       loop->add_listener(bootstrap::listen_tcp(with_port(ip, port)));
     } catch (const Error& error) {
       throw Error(error.code(), "control", error.detail().message);  // its hint is about HMC_STORE
     }
   }
-  if (!path.empty()) {
+  if (!path.empty() && transport_ != CtrlTransport::tcp) {
     file_ = std::make_unique<SocketFile>(path);
     loop->add_listener(file_->take());
   }
-  if (port != 0 && !access_.has_secret)
+  if (port != 0 && transport_ != CtrlTransport::uds && !access_.has_secret)
     log_.warn("control: HMC_SECRET isn't set, so {} accepts connections from this machine only", with_port(ip, port));
   loop->start("hmc-control");
   loop_ = std::move(loop);
@@ -399,14 +441,49 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
 
 void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port,
                                const std::string& mine) {
+  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout));
+  const bool near = transport_ != CtrlTransport::tcp && is_own(ip);
+  if (!near && transport_ == CtrlTransport::uds)
+    throw Error(Code::unavailable, "control", fmt::format("{} isn't an address of this machine", ip),
+                "CTRL_TRANSPORT=uds reaches processes of this machine only");
   base::UniqueFd socket;
-  try {
-    socket = bootstrap::connect_tcp(
-        with_port(ip, port), base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout)));
-  } catch (const Error& error) {
-    throw Error(error.code(), "control", fmt::format("no connection to {}", with_port(ip, port)),
-                "does the peer listen there?");
+  std::string why;
+  do {
+    if (near) {
+      // The listener may have bound this IP, or all.
+      for (const std::string& bound : {ip, std::string("0.0.0.0"), std::string("::"), std::string()})
+        if (bootstrap::connect_unix(socket_name(access_, bound, port), socket) == bootstrap::ConnectResult::connected)
+          return connect(name, std::move(socket), mine.empty() ? "@" + ip : mine);
+    }
+    if (transport_ == CtrlTransport::uds) {
+      (void)::poll(nullptr, 0, 2);
+      continue;
+    }
+    try {
+      const std::chrono::nanoseconds turn = near ? std::chrono::milliseconds(20) : limit.left();
+      socket = bootstrap::connect_tcp(with_port(ip, port), base::Deadline::after(std::min(turn, limit.left())));
+      return connect(name, std::move(socket), mine);
+    } catch (const Error& error) {
+      if (error.detail().operation == "control") throw;
+      why = error.detail().message;
+      if (error.code() != Code::timeout) break;
+    }
+  } while (!limit.expired());
+  throw Error(Code::timeout, "control",
+              fmt::format("no connection to {}{}{}", with_port(ip, port), why.empty() ? "" : ": ", why),
+              "does the peer listen there?");
+}
+
+void ControlPlane::connect_file(const std::string& name, const std::string& path, const std::string& mine) {
+  if (transport_ == CtrlTransport::tcp)
+    throw Error(Code::unavailable, "control", "CTRL_TRANSPORT=tcp excludes Unix sockets", "connect by TCP");
+  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout));
+  base::UniqueFd socket = SocketFile::connect(path);
+  while (!socket && !limit.expired()) {
+    (void)::poll(nullptr, 0, 5);
+    socket = SocketFile::connect(path);
   }
+  if (!socket) throw Error(Code::unavailable, "control", fmt::format("no process listens on {}", path));
   connect(name, std::move(socket), mine);
 }
 

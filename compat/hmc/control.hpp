@@ -31,6 +31,9 @@ struct Access {
   bool admits(int socket) const noexcept;
 };
 
+/// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
+enum class CtrlTransport { automatic, tcp, uds };
+
 /// A number that differs between processes, so that two connections of one process are recognized.
 using Instance = std::array<std::byte, 16>;
 const Instance& own_instance();
@@ -94,7 +97,9 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   bool listens();
   /// `mine`: this process's name at the peer; empty: the IP of this end of the connection.
   void connect(const std::string& name, base::UniqueFd socket, const std::string& mine);
+  /// By the Unix socket beside the peer's TCP listener, if the IP is this machine's and CTRL_TRANSPORT allows that.
   void connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port, const std::string& mine);
+  void connect_file(const std::string& name, const std::string& path, const std::string& mine);
   /// Null if the peer isn't connected. `wait`: and doesn't connect in time, if this process listens.
   std::shared_ptr<ControlLink> find(const std::string& name, bool wait);
   void close(const std::string& name);
@@ -113,6 +118,7 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   const base::Env env_;
   const base::Log log_;
   const Access access_;
+  const CtrlTransport transport_;
   std::mutex serving_;  // start and stop
   std::unique_ptr<SocketFile> file_;
   std::unique_ptr<bootstrap::PeerLoop> loop_;

@@ -96,14 +96,7 @@ bool CtrlSocketManager::connectTcp(CtrlId peer_id, const std::string& ip, std::u
 
 bool CtrlSocketManager::connectUds(CtrlId peer_id, const std::string& uds_path, CtrlId self_id) {
   return state_->attempt([&] {
-    const auto limit = base::Deadline::after(std::chrono::seconds(10));
-    base::UniqueFd socket = compat::SocketFile::connect(uds_path);
-    while (!socket && !limit.expired()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      socket = compat::SocketFile::connect(uds_path);
-    }
-    if (!socket) throw Error(Code::unavailable, "control", fmt::format("no process listens on {}", uds_path));
-    state_->plane.connect(by_id(peer_id), std::move(socket), by_id(self_id));
+    state_->plane.connect_file(by_id(peer_id), uds_path, by_id(self_id));
     return true;
   });
 }

@@ -27,6 +27,8 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_RDMA_DEVICE", "device, device:port", "the best with an active port", "the RDMA device of the verbs wire"},
     {"HMC_RDMA_GID", "0..255", "RoCE v2, IPv4 first", "the index of the verbs wire's local address"},
     {"HMC_RDMA_QPS", "1..8", "1", "queue pairs per peer, over which the verbs wire distributes large transfers"},
+    {"CTRL_TRANSPORT", "tcp, uds", "a Unix socket on one machine, else TCP",
+     "force the sockets of CtrlSocketManager (<hmc.h>)"},
     {"HMC_TCP_CONGESTION", "auto, system", "auto",
      "auto: reno instead of bbr on loopback and within one IP network; system: the system's default"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "the log level on stderr"},

@@ -282,6 +282,7 @@ TEST_F(CompatControl, a_header_of_four_gigabytes_ends_only_its_connection) {
 }
 
 TEST_F(CompatControl, the_older_form_names_peers_by_ip) {
+  ::setenv("CTRL_TRANSPORT", "tcp", 1);
   Child client([&] {
     const int fd = control().getCtrlSockFd("127.0.0.1", port);
     int one = 0, value = 0;
@@ -301,6 +302,75 @@ TEST_F(CompatControl, the_older_form_names_peers_by_ip) {
   EXPECT_TRUE(client.join());
   control().closeConnection("127.0.0.1");
   control().stopServer();
+}
+
+/// The address family of the client's socket; -1 if there is no connection.
+int family_of(const std::string& ip, std::uint16_t port) {
+  int domain = -1;
+  socklen_t length = sizeof domain;
+  const int fd = control().getCtrlSockFd(ip, port);
+  return fd >= 0 && ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 ? domain : -1;
+}
+
+TEST_F(CompatControl, one_machine_uses_unix_sockets_and_the_setting_forces_a_kind) {
+  const struct {
+    const char* server;
+    const char* client;
+    const char* bound;
+    int family;
+  } cases[] = {{"", "", "127.0.0.1", AF_UNIX},    {"", "", "0.0.0.0", AF_UNIX}, {"tcp", "", "127.0.0.1", AF_INET},
+               {"", "tcp", "127.0.0.1", AF_INET}, {"uds", "uds", "", AF_UNIX},  {"uds", "", "::", AF_UNIX}};
+  for (const auto& each : cases) {
+    const std::uint16_t chosen = free_port();
+    const Pipe listens;
+    Child server([&] {
+      if (*each.server != 0) ::setenv("CTRL_TRANSPORT", each.server, 1);
+      int value = 0;
+      listens.put(control().startServer(each.bound, chosen) ? 1 : 0);
+      return control().recvCtrlInt("127.0.0.1", value) && value == chosen && control().sendCtrlInt("127.0.0.1", -value);
+    });
+    ASSERT_EQ(listens.get(), 1) << each.bound;
+    Child client([&] {
+      if (*each.client != 0) ::setenv("CTRL_TRANSPORT", each.client, 1);
+      int value = 0;
+      return family_of("127.0.0.1", chosen) == each.family && control().sendCtrlInt("127.0.0.1", chosen) &&
+             control().recvCtrlInt("127.0.0.1", value) && value == -chosen;
+    });
+    EXPECT_TRUE(client.join()) << each.bound << " " << each.server << " " << each.client;
+    EXPECT_TRUE(server.join()) << each.bound << " " << each.server << " " << each.client;
+  }
+}
+
+TEST_F(CompatControl, unix_sockets_alone_reach_no_other_machine) {
+  ::setenv("CTRL_TRANSPORT", "uds", 1);
+  EXPECT_FALSE(control().connectTcp(1, "192.0.2.1", port, 0));  // an address for documentation
+}
+
+TEST_F(CompatControl, tcp_alone_uses_no_socket_file) {
+  ::setenv("CTRL_TRANSPORT", "tcp", 1);
+  const std::string path = CtrlSocketManager::udsPathFor(folder, 0);
+  EXPECT_TRUE(control().start("127.0.0.1", port, path));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_FALSE(control().connectUds(0, path, 1));
+}
+
+TEST_F(CompatControl, a_waiting_receiver_does_not_block_senders_to_its_peer) {
+  Child client([&] {
+    int value = 0;
+    return control().connectTcp(0, "127.0.0.1", port, 1) && control().sendInt(0, 1) && control().recvInt(0, value) &&
+           value == 2 && control().sendInt(0, 3);
+  });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  int value = 0;
+  ASSERT_TRUE(control().recvInt(1, value));
+  std::thread receiver([] {
+    int answer = 0;
+    EXPECT_TRUE(control().recvInt(1, answer));  // arrives only after the send below
+    EXPECT_EQ(answer, 3);
+  });
+  EXPECT_TRUE(control().sendInt(1, 2));
+  receiver.join();
+  EXPECT_TRUE(client.join());
 }
 
 TEST_F(CompatControl, close_wakes_a_thread_that_waits) {
