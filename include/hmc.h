@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <hmc/communicator.hpp>
 #include <hmc/conn_buffer.hpp>
-#include <hmc/conn_type.hpp>
 #include <hmc/error.hpp>
 #include <hmc/memory_type.hpp>
 

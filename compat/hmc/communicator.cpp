@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <hmc/error.hpp>
+#include <hmc.h>
 
 #include "job/wires.hpp"
 #include "runtime/base/env.hpp"
@@ -160,22 +160,20 @@ status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids, std::chron
 
 status_t Communicator::putPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
                                    std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
-  return core_->with_peer("putPipeline", PeerName{ip, port},
-                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-                            return plane.data.move(Move::put, *peer, {local_off, remote_off, size},
-                                                   chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight,
-                                                   core_->deadline());
-                          });
+  return core_->with_peer(
+      "putPipeline", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+        return plane.data.move(Move::put, *peer, {local_off, remote_off, size},
+                               chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight, core_->deadline());
+      });
 }
 
 status_t Communicator::getPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
                                    std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
-  return core_->with_peer("getPipeline", PeerName{ip, port},
-                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-                            return plane.data.move(Move::get, *peer, {local_off, remote_off, size},
-                                                   chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight,
-                                                   core_->deadline());
-                          });
+  return core_->with_peer(
+      "getPipeline", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+        return plane.data.move(Move::get, *peer, {local_off, remote_off, size},
+                               chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight, core_->deadline());
+      });
 }
 
 status_t Communicator::writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
@@ -212,10 +210,9 @@ status_t Communicator::sendDataTo(std::string ip, void* send_buf, std::size_t bu
 
 status_t Communicator::sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size,
                                   MemoryType buf_type, ConnType) {
-  return core_->with_peer("sendDataTo", PeerName{ip, port},
-                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-                            return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
-                          });
+  return core_->with_peer("sendDataTo", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
+  });
 }
 
 status_t Communicator::recvDataFrom(std::string ip, void* recv_buf, std::size_t buf_size, MemoryType buf_type,
@@ -230,14 +227,57 @@ status_t Communicator::recvDataFrom(std::string ip, void* recv_buf, std::size_t 
 
 status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* recv_buf, std::size_t buf_size,
                                     MemoryType buf_type, std::size_t* flag, ConnType) {
-  return core_->with_peer("recvDataFrom", PeerName{ip, port},
-                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-                            std::size_t received = 0;
-                            const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type,
-                                                                          received, core_->deadline());
-                            if (flag != nullptr) *flag = received;
-                            return status;
-                          });
+  return core_->with_peer(
+      "recvDataFrom", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+        std::size_t received = 0;
+        const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type, received, core_->deadline());
+        if (flag != nullptr) *flag = received;
+        return status;
+      });
+}
+
+// ---- control messages. CtrlSocketManager logs the reasons of its failures.
+
+status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
+  return CtrlSocketManager::instance().sendU64(peer, tag) ? status_t::SUCCESS : status_t::ERROR;
+}
+
+status_t Communicator::ctrlRecv(CtrlId peer, std::uint64_t* tag) {
+  if (tag == nullptr) return status_t::INVALID_CONFIG;
+  return CtrlSocketManager::instance().recvU64(peer, *tag) ? status_t::SUCCESS : status_t::ERROR;
+}
+
+status_t Communicator::initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
+  auto& manager = CtrlSocketManager::instance();
+  const bool was_running = manager.isServer();
+  if (!manager.start(bind_ip, tcp_port, uds_path)) return status_t::ERROR;
+  if (!was_running) core_->runs_ctrl_server = true;
+  return status_t::SUCCESS;
+}
+
+status_t Communicator::closeCtrl() {
+  CtrlSocketManager::instance().closeAll();
+  CtrlSocketManager::instance().stop();
+  core_->runs_ctrl_server = false;
+  return status_t::SUCCESS;
+}
+
+status_t Communicator::connectCtrl(CtrlId peer_id, CtrlId self_id, const CtrlLink& link) {
+  auto& manager = CtrlSocketManager::instance();
+  const bool by_path = link.transport == CtrlTransport::UDS;
+  if (by_path ? link.uds_path.empty() : link.ip.empty() || link.port == 0) return status_t::INVALID_CONFIG;
+  const bool connected = by_path ? manager.connectUds(peer_id, link.uds_path, self_id)
+                                 : manager.connectTcp(peer_id, link.ip, link.port, self_id);
+  return connected ? status_t::SUCCESS : status_t::ERROR;
+}
+
+status_t Communicator::closeCtrlPeer(CtrlId peer_id) {
+  CtrlSocketManager::instance().close(peer_id);
+  return status_t::SUCCESS;
+}
+
+std::string Communicator::udsPathFor(const std::string& dir, CtrlId peer_id) {
+  return CtrlSocketManager::udsPathFor(dir, peer_id);
 }
 
 // ---- connections
@@ -249,9 +289,28 @@ status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType s
   });
 }
 
+status_t Communicator::initServer(const std::string& bind_ip, std::uint16_t data_port, std::uint16_t ctrl_tcp_port,
+                                  const std::string& ctrl_uds_path, ConnType serverType) {
+  const status_t ctrl = initCtrlServer(bind_ip, ctrl_tcp_port, ctrl_uds_path);
+  return ctrl == status_t::SUCCESS ? initServer(bind_ip, data_port, serverType) : ctrl;
+}
+
 status_t Communicator::closeServer() {
   return core_->run("closeServer", [&] {
     if (Core::Plane* const plane = core_->opened.load(std::memory_order_acquire)) plane->peers.stop_listening();
+    if (core_->runs_ctrl_server.exchange(false)) CtrlSocketManager::instance().stop();
+    return Status{};
+  });
+}
+
+status_t Communicator::connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,
+                                 const CtrlLink& ctrl_link, ConnType connType) {
+  const status_t ctrl = connectCtrl(peer_id, self_id, ctrl_link);
+  if (ctrl != status_t::SUCCESS) return ctrl;
+  return core_->run("connectTo", [&] {
+    Core::Plane& plane = core_->open(connType);
+    const auto limit = std::min<std::chrono::nanoseconds>(core_->timeout, longest_connect);
+    (void)plane.peers.connect({peer_ip, data_port}, compat::Peers::Ids{self_id, peer_id}, Deadline::after(limit));
     return Status{};
   });
 }
@@ -266,11 +325,10 @@ status_t Communicator::connectTo(std::string ip, std::uint16_t port, ConnType co
 }
 
 status_t Communicator::disConnect(const std::string& ip, std::uint16_t port, ConnType) {
-  return core_->with_peer("disConnect", PeerName{ip, port},
-                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-                            plane.peers.disconnect(peer);
-                            return Status{};
-                          });
+  return core_->with_peer("disConnect", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+    plane.peers.disconnect(peer);
+    return Status{};
+  });
 }
 
 status_t Communicator::disConnect(std::string ip, ConnType) {

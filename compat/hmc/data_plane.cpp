@@ -304,8 +304,7 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   if (endpoint_.word(peer.number, data_verdict) == too_long)
     return message.end(Status::failure(Code::out_of_range, "the message is longer than the peer's memory for it"));
   try {
-    const Status status =
-        send_chunks(peer, static_cast<const std::byte*>(data), size, type, half, deadline);
+    const Status status = send_chunks(peer, static_cast<const std::byte*>(data), size, type, half, deadline);
     if (!status.ok()) return status;
   } catch (const Error& error) {
     return from(error);
@@ -409,8 +408,7 @@ Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, Me
   const std::uint64_t begin = peer.uhm_receive.chunks;
   const std::uint64_t end = begin + chunks_of(size, half);
   for (std::uint64_t c = begin; c < end; ++c) {
-    Status status =
-        wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_chunks) > c; });
+    Status status = wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_chunks) > c; });
     if (!status.ok()) return status;
     const std::size_t at = (c - begin) * half;
     const std::size_t bytes = std::min(half, size - at);

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,11 +36,15 @@ enum class Step : std::uint8_t {
   last = ready
 };
 
+inline constexpr auto handshake_type = static_cast<bootstrap::MessageType>(96);  // not a type of ControlType
+constexpr std::optional<std::size_t> handshake_limit(bootstrap::MessageType type) noexcept {
+  return type == handshake_type ? std::optional<std::size_t>(std::size_t{1} << 20) : std::nullopt;
+}
 /// Base of the messages: the first field tells which one it is.
 template <Step S> struct StepMessage {
   Step step = S;
   static constexpr Step expected = S;
-  static constexpr auto type = bootstrap::MessageType::opaque;
+  static constexpr auto type = handshake_type;
 };
 
 struct ConnectRequest : StepMessage<Step::connect_request> {
@@ -51,10 +56,9 @@ struct ConnectRequest : StepMessage<Step::connect_request> {
   std::uint16_t port = 0;
   std::vector<std::string> wires;  ///< in order of preference
   base::Bytes offer;               ///< of its Endpoint
-  static constexpr auto fields =
-      std::tuple(&ConnectRequest::step, &ConnectRequest::version, &ConnectRequest::uid, &ConnectRequest::self_id,
-                 &ConnectRequest::peer_id, &ConnectRequest::ip, &ConnectRequest::port, &ConnectRequest::wires,
-                 &ConnectRequest::offer);
+  static constexpr auto fields = std::tuple(&ConnectRequest::step, &ConnectRequest::version, &ConnectRequest::uid,
+                                            &ConnectRequest::self_id, &ConnectRequest::peer_id, &ConnectRequest::ip,
+                                            &ConnectRequest::port, &ConnectRequest::wires, &ConnectRequest::offer);
 };
 
 struct Accepted : StepMessage<Step::accepted> {

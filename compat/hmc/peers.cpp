@@ -33,16 +33,12 @@ std::string address_text(const PeerName& name) {
 
 bool is_wildcard(const std::string& ip) { return ip.empty() || ip == "0.0.0.0" || ip == "::"; }
 
-bool is_loopback_ip(const std::string& ip) {
-  return !is_wildcard(ip) && bootstrap::is_loopback(address_text({ip, 0}));
-}
-
-/// The address of one end of a socket; empty for a Unix socket.
-std::string ip_of(int socket, bool of_peer) {
+/// The address of this end of a TCP connection.
+std::string address_of_end(int socket) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
   auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  if ((of_peer ? ::getpeername(socket, raw, &length) : ::getsockname(socket, raw, &length)) != 0) return {};
+  if (::getsockname(socket, raw, &length) != 0) return {};
   char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET)
     ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(address).sin_addr, text, sizeof text);
@@ -67,22 +63,16 @@ template <typename Array> Array random_array() {
   return array;
 }
 
-bootstrap::Secret secret_of(const base::Env& env) {
-  if (!env.secret.empty()) return bootstrap::Secret::from_hex(env.secret);
-  // Not a secret: it only tells HMC's connections on loopback from others.
-  return bootstrap::Secret{}.derive({base::as_bytes("hmc compat without HMC_SECRET")});
-}
-
 /// The next message of a connection that the caller's thread uses. Throws Error.
 Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fds, const std::string& from,
                   Deadline deadline) {
   for (;;) {
     if (auto frame = connection.next(fds)) return *std::move(frame);
     if (connection.ended()) {
-      throw Error(Code::refused, "connectTo",
-                  fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ",
-                              connection.fault()),
-                  "both sides need the same HMC_SECRET; without one, only loopback addresses are accepted");
+      throw Error(
+          Code::refused, "connectTo",
+          fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ", connection.fault()),
+          "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
     }
     if (deadline.expired()) throw Error(Code::timeout, "connectTo", fmt::format("{} doesn't answer", from));
     bootstrap::move_or_sleep(connection, deadline.left_ms());
@@ -97,20 +87,19 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
       log_(log),
       shares_memory_((env.transport.empty() || env.transport == "shm") &&
                      (buffer_->allocation()->segment != nullptr || !buffer_->allocation()->host_accessible)),
-      has_secret_(!env.secret.empty()),
-      secret_(secret_of(env)),
+      access_(Access::of(env)),
       uid_(random_array<Uid>()),
-      endpoint_(buffer_->allocation(),
-                [&] {
-                  std::vector<std::string> why_not;
-                  auto made = wires.empty()
-                                  ? Endpoint::Wires{}
-                                  : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
-                  for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
-                  return made;
-                }(),
-                log),
-      loop_(secret_, *this) {
+      endpoint_(
+          buffer_->allocation(),
+          [&] {
+            std::vector<std::string> why_not;
+            auto made =
+                wires.empty() ? Endpoint::Wires{} : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
+            for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
+            return made;
+          }(),
+          log),
+      loop_(access_.key, *this, &handshake_limit) {
   const auto bytes = bootstrap::random_bytes();
   std::memcpy(&nonce_, bytes.data(), sizeof nonce_);
   std::memcpy(endpoint_.control()->base() + Endpoint::nonce_at, &nonce_, sizeof nonce_);
@@ -130,8 +119,8 @@ void Peers::listen(const std::string& ip, std::uint16_t port) {
   std::string name = "hmc-data-";
   for (const std::uint8_t each : random_array<Token>()) name += fmt::format("{:02x}", each);
   base::UniqueFd local = bootstrap::listen_unix(name);
-  if (!has_secret_ && !is_loopback_ip(ip)) {
-    log_.warn("initServer: HMC_SECRET isn't set, so {} accepts peers on loopback addresses only",
+  if (!access_.has_secret && !ip.starts_with("127.") && ip != "::1" && ip != "localhost") {
+    log_.warn("initServer: HMC_SECRET isn't set, so {} accepts processes of this machine only",
               address_text({ip, actual}));
   }
   {
@@ -175,17 +164,17 @@ std::uint16_t Peers::port() const {
 // ---- the client's side, on the caller's thread
 
 std::shared_ptr<Peer> Peers::connect(const PeerName& server, std::optional<Ids> ids, Deadline deadline) {
-  if (!has_secret_ && !is_loopback_ip(server.ip)) {
-    throw Error(Code::invalid_config, "connectTo",
-                fmt::format("HMC_SECRET isn't set, and {} isn't a loopback address", server.ip),
-                "set HMC_SECRET to the same 64 hex digits on both sides: openssl rand -hex 32");
-  }
   if (const auto known = find(server); known != nullptr) {
     if (status(*known).ok()) return known;
     disconnect(known);
   }
   const std::string at = address_text(server);
-  ControlConnection connection(bootstrap::connect_tcp(at, deadline), secret_, ControlConnection::Side::client);
+  base::UniqueFd socket = bootstrap::connect_tcp(at, deadline);
+  if (!access_.admits(socket.get())) {
+    throw Error(Code::invalid_config, "connectTo", fmt::format("HMC_SECRET isn't set, and {} is another machine", at),
+                "set HMC_SECRET to the same 64 hex digits on both sides: openssl rand -hex 32");
+  }
+  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
 
   const auto peer = std::make_shared<Peer>();
   peer->outgoing = true;
@@ -216,7 +205,7 @@ std::shared_ptr<Peer> Peers::connect(const PeerName& server, std::optional<Ids> 
       request.self_id = ids->self;
       request.peer_id = ids->peer;
     }
-    request.ip = is_wildcard(server_.ip) ? ip_of(connection.fd(), false) : server_.ip;
+    request.ip = is_wildcard(server_.ip) ? address_of_end(connection.fd()) : server_.ip;
     request.port = server_.port;
   }
   connection.send(request);
@@ -278,9 +267,9 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
     return peer != nullptr && peer->state == Peer::State::connected;
   };
   if (!changed_.wait_for(guard, deadline.left(), connected)) {
-    throw Error(Code::timeout, "connectTo",
-                fmt::format("{} connects to this process at the same time, but doesn't complete it",
-                            address_text(name)));
+    throw Error(
+        Code::timeout, "connectTo",
+        fmt::format("{} connects to this process at the same time, but doesn't complete it", address_text(name)));
   }
   if (std::find(peer->names.begin(), peer->names.end(), name) == peer->names.end()) peer->names.push_back(name);
   if (ids && !peer->id) peer->id = ids->peer;
@@ -290,10 +279,10 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
 Endpoint::Mapped Peers::share_with(const Accepted& accepted, Deadline deadline) {
   base::UniqueFd socket;
   if (!shares_memory_ || accepted.unix_name.empty() ||
-      bootstrap::connect_unix(accepted.unix_name, socket) != bootstrap::ConnectResult::connected)
-    return {};  // another node, or another network namespace
-  if (bootstrap::peer_of(socket.get()).uid != ::geteuid()) return {};
-  ControlConnection connection(std::move(socket), secret_, ControlConnection::Side::client);
+      bootstrap::connect_unix(accepted.unix_name, socket) != bootstrap::ConnectResult::connected ||
+      !access_.admits(socket.get()))
+    return {};  // another node, another network namespace or another user
+  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
   std::vector<bootstrap::SharedFd> mine;
   ShareMemory memory = own_memory(mine);
   memory.token = accepted.token;
@@ -341,9 +330,8 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
 // ---- the server's side, on the service thread
 
 bool Peers::admits(int socket) {
-  if (is_unix(socket)) return bootstrap::peer_of(socket).uid == ::geteuid();
-  bootstrap::tune_tcp(socket);
-  return has_secret_ || is_loopback_ip(ip_of(socket, true));
+  if (!is_unix(socket)) bootstrap::tune_tcp(socket);
+  return access_.admits(socket);
 }
 
 void Peers::refuse(ControlPeer& to, Code code, std::string text) {
@@ -373,7 +361,7 @@ void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
     return refuse(from, Code::refused, fmt::format("it uses version {} of the handshake", request.version));
   if (accepting_.contains(&from) || links_.contains(&from))
     return refuse(from, Code::refused, "it asks for a second connection");
-  Accepting accepting{std::make_shared<Peer>(), request.offer, {}, random_array<Token>(), {},
+  Accepting accepting{std::make_shared<Peer>(),      request.offer, {}, random_array<Token>(), {},
                       Deadline::after(commit_within)};
   Peer& peer = *accepting.peer;
   Accepted answer;
@@ -583,7 +571,8 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
 
 base::Status Peers::status(const Peer& peer) const {
   const std::lock_guard guard(lock_);
-  if (peer.state == Peer::State::failed) return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
+  if (peer.state == Peer::State::failed)
+    return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
   if (peer.state == Peer::State::connecting) return base::Status::failure(Code::not_found, "the peer isn't connected");
   return {};
 }

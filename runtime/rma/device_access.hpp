@@ -24,9 +24,9 @@ struct Description {
   std::uint64_t next_id = 0;
   std::vector<std::pair<std::string, base::Bytes>> keys;  // of the part, by the name of the wire
   bool has_device_atomics = false;  // this rank reaches a peer by a wire whose atomics aren't atomic with the CPU's
-  base::Bytes device;             // a DeviceOffer if the part is device memory
-  std::uint64_t share = 0;        // number of the round that passes descriptors; a node's first rank sets it
-  std::vector<int> helpers;       // in the second exchange: world ranks whose agents this rank needs
+  base::Bytes device;               // a DeviceOffer if the part is device memory
+  std::uint64_t share = 0;          // number of the round that passes descriptors; a node's first rank sets it
+  std::vector<int> helpers;         // in the second exchange: world ranks whose agents this rank needs
 };
 
 /// WindowCore::devices() creates it if a part of the window is device memory, or at the first call that needs a device.

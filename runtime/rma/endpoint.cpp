@@ -121,8 +121,8 @@ void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, 
   if (!in.complete() || place >= most_peers) throw Error(Code::refused, "connect", "the peer's offer can't be read");
   to->control_at = place * words_bytes;
   if (mapped.control != nullptr) {
-    const bool holds = mapped.buffer == nullptr || (mapped.offset <= mapped.buffer->bytes() &&
-                                                    bytes <= mapped.buffer->bytes() - mapped.offset);
+    const bool holds = mapped.buffer == nullptr ||
+                       (mapped.offset <= mapped.buffer->bytes() && bytes <= mapped.buffer->bytes() - mapped.offset);
     if (!holds || mapped.control->bytes() < control_bytes)
       throw Error(Code::refused, "connect", "the peer's shared memory is smaller than its buffer");
     if (mapped.buffer != nullptr) to->direct = mapped.buffer->base() + mapped.offset;

@@ -165,18 +165,18 @@ class Wire : public progress::WireTickets {
   virtual void all_left() noexcept {}
 };
 
-/// A wire that also serves peers outside a job: each side numbers its peers on its own, and adds and removes them at any
-/// time. The numbers are below the size that the constructor got. The caller carries the addresses to the peer over an
-/// authenticated connection. A job calls set_peer_addresses() instead.
+/// A wire that also serves peers outside a job: each side numbers its peers on its own, and adds and removes them at
+/// any time. The numbers are below the size that the constructor got. The caller carries the addresses to the peer over
+/// an authenticated connection. A job calls set_peer_addresses() instead.
 class OpenWire : public Wire {
  public:
-  /// The address for one peer, by which it reaches this process as the peer `number`. Each call makes the peer's earlier
-  /// address invalid.
+  /// The address for one peer, by which it reaches this process as the peer `number`. Each call makes the peer's
+  /// earlier address invalid.
   virtual base::Bytes offer(int number) = 0;
   /// Sets the address that the peer has offered, after offer(number). Throws Error{refused} if it can't be read.
   virtual void add_peer(int number, base::ByteView address) = 0;
-  /// Closes the connection and fails the transfers of the peer; then `number` is free. Requires that the channels to the
-  /// peer are destroyed.
+  /// Closes the connection and fails the transfers of the peer; then `number` is free. Requires that the channels to
+  /// the peer are destroyed.
   virtual void remove_peer(int number) noexcept = 0;
   /// ok, or the peer's failure.
   virtual base::Status peer_status(int number) noexcept = 0;

@@ -16,7 +16,8 @@ class Repeated {
  public:
   Repeated(std::size_t bytes, std::size_t piece) : bytes_((bytes + piece - 1) / piece * piece), piece_(piece) {
     const int file = ::memfd_create("repeated", 0);
-    base_ = static_cast<std::uint8_t*>(::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    base_ = static_cast<std::uint8_t*>(
+        ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     good_ = file >= 0 && ::ftruncate(file, static_cast<off_t>(piece)) == 0 && base_ != MAP_FAILED;
     for (std::size_t at = 0; good_ && at < bytes_; at += piece)
       good_ = ::mmap(base_ + at, piece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;

@@ -125,7 +125,7 @@ TEST_P(Paired, several_peers_send_to_one_receiver) {
       for (std::uint64_t call = 0; call < rounds; ++call) {
         auto out = message(i, call, 200000 + call);
         EXPECT_EQ(senders[static_cast<std::size_t>(i)]->communicator->sendDataTo(loopback, receiver.port, out.data(),
-                                                                               out.size(), MemoryType::CPU),
+                                                                                 out.size(), MemoryType::CPU),
                   SUCCESS);
       }
     }));

@@ -107,7 +107,8 @@ TEST_P(ByWire, pipeline_moves_position_dependent_data) {
   Pair pair(9 << 20);
   const std::size_t size = (9 << 20) - 77;
   std::uint64_t call = 0;
-  for (const auto& [chunk, inflight] : std::vector<std::pair<std::size_t, std::size_t>>{{0, 64}, {100001, 3}, {1 << 20, 0}}) {
+  for (const auto& [chunk, inflight] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 64}, {100001, 3}, {1 << 20, 0}}) {
     ++call;
     fill(pair.client.at(0), 0, call, 0, size);
     ASSERT_EQ(pair.c().putPipeline(loopback, pair.port(), 0, 77, size, chunk, inflight), SUCCESS);
@@ -122,9 +123,17 @@ TEST_P(ByWire, range_beyond_a_buffer_is_an_error_even_if_the_sum_wraps_around) {
   Pair pair(1 << 20, 2 << 20);
   std::uint64_t id = 0;
   constexpr std::size_t mine = 2 << 20, theirs = 1 << 20;
-  for (const auto& [local, remote, size] : std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>{
-           {0, theirs, 1}, {0, theirs - 1, 2}, {0, SIZE_MAX, 1}, {0, SIZE_MAX - 7, 16}, {8, 8, SIZE_MAX},
-           {8, 8, SIZE_MAX - 4}, {mine, 0, 1}, {SIZE_MAX, 0, 1}, {SIZE_MAX - 3, 0, 8}, {0, 0, mine}}) {
+  for (const auto& [local, remote, size] :
+       std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>{{0, theirs, 1},
+                                                                      {0, theirs - 1, 2},
+                                                                      {0, SIZE_MAX, 1},
+                                                                      {0, SIZE_MAX - 7, 16},
+                                                                      {8, 8, SIZE_MAX},
+                                                                      {8, 8, SIZE_MAX - 4},
+                                                                      {mine, 0, 1},
+                                                                      {SIZE_MAX, 0, 1},
+                                                                      {SIZE_MAX - 3, 0, 8},
+                                                                      {0, 0, mine}}) {
     EXPECT_EQ(pair.c().put(loopback, pair.port(), local, remote, size), ERROR);
     EXPECT_EQ(pair.c().get(loopback, pair.port(), local, remote, size), ERROR);
     EXPECT_EQ(pair.c().putNB(loopback, pair.port(), local, remote, size, &id), ERROR);
