@@ -20,7 +20,7 @@ constexpr std::uint64_t secret = 0x1122334455667788;
 class Wire {
  public:
   Wire() : memory_(chunk_bytes + 64), data_(chunk_bytes, std::byte{0x5a}) {
-    peers_.know(std::vector<base::Bytes>(2));
+    peers_.create(2, 0, secret);
     region_ = regions_.add(memory_.data(), memory_.size());
   }
   Message write(MessageKind kind) {
@@ -52,7 +52,7 @@ class Wire {
   Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
   Peers peers_{link_, tickets_, quiet_};
-  Target target_{0, secret, peers_, tickets_, regions_, quiet_};
+  Target target_{peers_, tickets_, regions_, quiet_};
   std::vector<std::byte> memory_;
   std::vector<std::byte> data_;
   Regions::Key region_;

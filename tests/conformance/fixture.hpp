@@ -21,7 +21,7 @@ using transport::AtomicOp;
 using transport::Channel;
 using transport::Ticket;
 
-inline constexpr std::chrono::seconds wait_timeout{30};
+inline constexpr std::chrono::seconds wait_timeout{120};
 
 class Window;
 
