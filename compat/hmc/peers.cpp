@@ -69,10 +69,10 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
   for (;;) {
     if (auto frame = connection.next(fds)) return *std::move(frame);
     if (connection.ended()) {
-      throw Error(
-          Code::refused, "connectTo",
-          fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ", connection.fault()),
-          "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
+      throw Error(Code::refused, "connectTo",
+                  fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ",
+                              connection.fault()),
+                  "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
     }
     if (deadline.expired()) throw Error(Code::timeout, "connectTo", fmt::format("{} doesn't answer", from));
     bootstrap::move_or_sleep(connection, deadline.left_ms());
@@ -89,16 +89,16 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
                      (buffer_->allocation()->segment != nullptr || !buffer_->allocation()->host_accessible)),
       access_(Access::of(env)),
       uid_(random_array<Uid>()),
-      endpoint_(
-          buffer_->allocation(),
-          [&] {
-            std::vector<std::string> why_not;
-            auto made =
-                wires.empty() ? Endpoint::Wires{} : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
-            for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
-            return made;
-          }(),
-          log),
+      endpoint_(buffer_->allocation(),
+                [&] {
+                  std::vector<std::string> why_not;
+                  auto made = wires.empty()
+                                  ? Endpoint::Wires{}
+                                  : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
+                  for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
+                  return made;
+                }(),
+                log),
       loop_(access_.key, *this, &handshake_limit) {
   const auto bytes = bootstrap::random_bytes();
   std::memcpy(&nonce_, bytes.data(), sizeof nonce_);
@@ -267,9 +267,9 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
     return peer != nullptr && peer->state == Peer::State::connected;
   };
   if (!changed_.wait_for(guard, deadline.left(), connected)) {
-    throw Error(
-        Code::timeout, "connectTo",
-        fmt::format("{} connects to this process at the same time, but doesn't complete it", address_text(name)));
+    throw Error(Code::timeout, "connectTo",
+                fmt::format("{} connects to this process at the same time, but doesn't complete it",
+                            address_text(name)));
   }
   if (std::find(peer->names.begin(), peer->names.end(), name) == peer->names.end()) peer->names.push_back(name);
   if (ids && !peer->id) peer->id = ids->peer;
@@ -361,7 +361,7 @@ void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
     return refuse(from, Code::refused, fmt::format("it uses version {} of the handshake", request.version));
   if (accepting_.contains(&from) || links_.contains(&from))
     return refuse(from, Code::refused, "it asks for a second connection");
-  Accepting accepting{std::make_shared<Peer>(),      request.offer, {}, random_array<Token>(), {},
+  Accepting accepting{std::make_shared<Peer>(), request.offer, {}, random_array<Token>(), {},
                       Deadline::after(commit_within)};
   Peer& peer = *accepting.peer;
   Accepted answer;
@@ -571,8 +571,7 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
 
 base::Status Peers::status(const Peer& peer) const {
   const std::lock_guard guard(lock_);
-  if (peer.state == Peer::State::failed)
-    return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
+  if (peer.state == Peer::State::failed) return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
   if (peer.state == Peer::State::connecting) return base::Status::failure(Code::not_found, "the peer isn't connected");
   return {};
 }
