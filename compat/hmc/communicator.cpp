@@ -280,51 +280,6 @@ std::string Communicator::udsPathFor(const std::string& dir, CtrlId peer_id) {
   return CtrlSocketManager::udsPathFor(dir, peer_id);
 }
 
-// ---- control messages. CtrlSocketManager logs the reasons of its failures.
-
-status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
-  return CtrlSocketManager::instance().sendU64(peer, tag) ? status_t::SUCCESS : status_t::ERROR;
-}
-
-status_t Communicator::ctrlRecv(CtrlId peer, std::uint64_t* tag) {
-  if (tag == nullptr) return status_t::INVALID_CONFIG;
-  return CtrlSocketManager::instance().recvU64(peer, *tag) ? status_t::SUCCESS : status_t::ERROR;
-}
-
-status_t Communicator::initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port,
-                                      const std::string& uds_path) {
-  auto& manager = CtrlSocketManager::instance();
-  const bool was_running = manager.isServer();
-  if (!manager.start(bind_ip, tcp_port, uds_path)) return status_t::ERROR;
-  if (!was_running) core_->runs_ctrl_server = true;
-  return status_t::SUCCESS;
-}
-
-status_t Communicator::closeCtrl() {
-  CtrlSocketManager::instance().closeAll();
-  CtrlSocketManager::instance().stop();
-  core_->runs_ctrl_server = false;
-  return status_t::SUCCESS;
-}
-
-status_t Communicator::connectCtrl(CtrlId peer_id, CtrlId self_id, const CtrlLink& link) {
-  auto& manager = CtrlSocketManager::instance();
-  const bool by_path = link.transport == CtrlTransport::UDS;
-  if (by_path ? link.uds_path.empty() : link.ip.empty() || link.port == 0) return status_t::INVALID_CONFIG;
-  const bool connected = by_path ? manager.connectUds(peer_id, link.uds_path, self_id)
-                                 : manager.connectTcp(peer_id, link.ip, link.port, self_id);
-  return connected ? status_t::SUCCESS : status_t::ERROR;
-}
-
-status_t Communicator::closeCtrlPeer(CtrlId peer_id) {
-  CtrlSocketManager::instance().close(peer_id);
-  return status_t::SUCCESS;
-}
-
-std::string Communicator::udsPathFor(const std::string& dir, CtrlId peer_id) {
-  return CtrlSocketManager::udsPathFor(dir, peer_id);
-}
-
 // ---- connections
 
 status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType serverType) {

@@ -39,11 +39,11 @@ struct Communicator::Core {
 
   const std::shared_ptr<ConnBuffer> buffer;
   std::mutex lock;
-  std::unique_ptr<Plane> plane;           // created under lock, then constant
-  std::atomic<Plane*> opened{nullptr};    // release after `plane` is complete
+  std::unique_ptr<Plane> plane;         // created under lock, then constant
+  std::atomic<Plane*> opened{nullptr};  // release after `plane` is complete
   base::Log log;
   std::chrono::nanoseconds timeout{std::chrono::seconds(300)};  // set before `opened`
-  std::atomic<bool> runs_ctrl_server{false};  // by initServer or initCtrlServer of this object
+  std::atomic<bool> runs_ctrl_server{false};                    // by initServer or initCtrlServer of this object
 };
 
 }  // namespace hmc

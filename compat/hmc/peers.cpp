@@ -25,6 +25,7 @@ using rma::Endpoint;
 namespace {
 
 constexpr auto commit_within = std::chrono::seconds(30);
+constexpr auto retry_after = std::chrono::milliseconds(20);
 
 std::string address_text(const PeerName& name) {
   return name.ip.find(':') == std::string::npos ? fmt::format("{}:{}", name.ip, name.port)
@@ -69,10 +70,10 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
   for (;;) {
     if (auto frame = connection.next(fds)) return *std::move(frame);
     if (connection.ended()) {
-      throw Error(Code::refused, "connectTo",
-                  fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ",
-                              connection.fault()),
-                  "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
+      throw Error(
+          Code::refused, "connectTo",
+          fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ", connection.fault()),
+          "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
     }
     if (deadline.expired()) throw Error(Code::timeout, "connectTo", fmt::format("{} doesn't answer", from));
     bootstrap::move_or_sleep(connection, deadline.left_ms());
@@ -89,16 +90,16 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
                      (buffer_->allocation()->segment != nullptr || !buffer_->allocation()->host_accessible)),
       access_(Access::of(env)),
       uid_(random_array<Uid>()),
-      endpoint_(buffer_->allocation(),
-                [&] {
-                  std::vector<std::string> why_not;
-                  auto made = wires.empty()
-                                  ? Endpoint::Wires{}
-                                  : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
-                  for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
-                  return made;
-                }(),
-                log),
+      endpoint_(
+          buffer_->allocation(),
+          [&] {
+            std::vector<std::string> why_not;
+            auto made =
+                wires.empty() ? Endpoint::Wires{} : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
+            for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
+            return made;
+          }(),
+          log),
       loop_(access_.key, *this, &handshake_limit) {
   const auto bytes = bootstrap::random_bytes();
   std::memcpy(&nonce_, bytes.data(), sizeof nonce_);
@@ -164,6 +165,12 @@ std::uint16_t Peers::port() const {
 // ---- the client's side, on the caller's thread
 
 std::shared_ptr<Peer> Peers::connect(const PeerName& server, std::optional<Ids> ids, Deadline deadline) {
+  for (;;) {
+    if (auto peer = try_connect(server, ids, deadline); peer != nullptr) return peer;
+  }
+}
+
+std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<Ids> ids, Deadline deadline) {
   if (const auto known = find(server); known != nullptr) {
     if (status(*known).ok()) return known;
     disconnect(known);
@@ -220,7 +227,6 @@ std::shared_ptr<Peer> Peers::connect(const PeerName& server, std::optional<Ids> 
   if (!accepted) throw Error(Code::refused, "connectTo", fmt::format("{} sent an unexpected message", at));
   {
     std::unique_lock guard(lock_);
-    if (accepted->uid == uid_) throw Error(Code::invalid_config, "connectTo", "a Communicator can't connect to itself");
     if (ids) {
       const std::string why = refusal_of(accepted->uid, ids->peer);
       if (!why.empty()) throw Error(Code::refused, "connectTo", why);
@@ -266,10 +272,11 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
     peer = with_uid(uid);
     return peer != nullptr && peer->state == Peer::State::connected;
   };
-  if (!changed_.wait_for(guard, deadline.left(), connected)) {
+  // The server may also mean an earlier connection, whose end it hasn't detected yet. Then a new attempt succeeds.
+  if (!changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(deadline.left(), retry_after), connected)) {
+    if (!deadline.expired()) return nullptr;
     throw Error(Code::timeout, "connectTo",
-                fmt::format("{} connects to this process at the same time, but doesn't complete it",
-                            address_text(name)));
+                fmt::format("{} has another connection to this process, but doesn't complete it", address_text(name)));
   }
   if (std::find(peer->names.begin(), peer->names.end(), name) == peer->names.end()) peer->names.push_back(name);
   if (ids && !peer->id) peer->id = ids->peer;
@@ -359,9 +366,10 @@ void Peers::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::Un
 void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
   if (request.version != handshake_version)
     return refuse(from, Code::refused, fmt::format("it uses version {} of the handshake", request.version));
+  if (request.uid == uid_) return refuse(from, Code::invalid_config, "a Communicator can't connect to itself");
   if (accepting_.contains(&from) || links_.contains(&from))
     return refuse(from, Code::refused, "it asks for a second connection");
-  Accepting accepting{std::make_shared<Peer>(), request.offer, {}, random_array<Token>(), {},
+  Accepting accepting{std::make_shared<Peer>(),      request.offer, {}, random_array<Token>(), {},
                       Deadline::after(commit_within)};
   Peer& peer = *accepting.peer;
   Accepted answer;
@@ -571,7 +579,8 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
 
 base::Status Peers::status(const Peer& peer) const {
   const std::lock_guard guard(lock_);
-  if (peer.state == Peer::State::failed) return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
+  if (peer.state == Peer::State::failed)
+    return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
   if (peer.state == Peer::State::connecting) return base::Status::failure(Code::not_found, "the peer isn't connected");
   return {};
 }

@@ -1,4 +1,5 @@
-// Peers: the peers of one Communicator. Their identities, the handshake that connects them, and the thread that serves it.
+// Peers: the peers of one Communicator. Their identities, the handshake that connects them, and the thread that serves
+// it.
 #pragma once
 
 #include <condition_variable>
@@ -35,23 +36,24 @@ struct Stream {
   std::mutex lock;  ///< held during a call of one direction
   std::uint64_t messages = 0;
   std::uint64_t chunks = 0;  ///< of all messages
-  bool broken = false;  ///< a call ended in the middle of a message
+  bool broken = false;       ///< a call ended in the middle of a message
 };
 
 struct Peer {
   enum class State { connecting, connected, failed };
   State state = State::connecting;
-  Uid uid{};  ///< of the peer's Communicator
+  Uid uid{};                        ///< of the peer's Communicator
   std::optional<std::uint32_t> id;  ///< as both sides agreed
   std::vector<PeerName> names;
-  int number = -1;  ///< at the Endpoint
+  int number = -1;        ///< at the Endpoint
   bool outgoing = false;  ///< this side opened the connection
   std::string why_failed;
   Stream uhm_send, uhm_receive, send, receive;
 };
 
-/// Each pair of Communicators has one connection, authenticated with HMC_SECRET, or without one within this machine. If both sides connect at once, the connection of the side with the lower uid remains.
-/// Threads: any. One service thread accepts and detects the end of peers; no call waits for it longer than its deadline.
+/// Each pair of Communicators has one connection, authenticated with HMC_SECRET, or without one within this machine. If
+/// both sides connect at once, the connection of the side with the lower uid remains. Threads: any. One service thread
+/// accepts and detects the end of peers; no call waits for it longer than its deadline.
 class Peers final : private bootstrap::PeerLoop::Handler {
  public:
   /// `wires`: the names in order of preference. Throws Error.
@@ -104,6 +106,8 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   ShareMemory own_memory(std::vector<bootstrap::SharedFd>& fds) const;
   rma::Endpoint::Mapped map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const;
   std::shared_ptr<Peer> with_uid(const Uid& uid) const;
+  /// Null: the server has another connection to this process, and a new attempt is needed.
+  std::shared_ptr<Peer> try_connect(const PeerName& server, std::optional<Ids> ids, base::Deadline deadline);
   std::shared_ptr<Peer> await_connected(const Uid& uid, const PeerName& name, std::optional<Ids> ids,
                                         base::Deadline deadline);
   std::string refusal_of(const Uid& uid, std::int64_t claimed) const;

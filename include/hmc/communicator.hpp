@@ -15,19 +15,19 @@ namespace hmc {
 /// The kind of connection that a program asks for.
 enum class ConnType { RDMA, UCX };
 
-/// A peer is named by the (ip, port) that connectTo() was given; its server's data port. On the server's side a client is
-/// named by the address that it declares: that of its own server, else its own IP with any port. Calls without a port
-/// need the only peer with that IP. Each pair of Communicators has one connection, also if both sides connect; either
-/// side may transfer.
+/// A peer is named by the (ip, port) that connectTo() was given; its server's data port. On the server's side a client
+/// is named by the address that it declares: that of its own server, else its own IP with any port. Calls without a
+/// port need the only peer with that IP. Each pair of Communicators has one connection, also if both sides connect;
+/// either side may transfer.
 ///
 /// On one node a peer is reached by shared memory, else by RDMA, UCX or TCP; HMC_TRANSPORT forces one. Connections are
-/// authenticated with HMC_SECRET; without it only processes of this machine are accepted. Without an RDMA device ConnType::RDMA
-/// is served by another wire, and the reason is logged once.
+/// authenticated with HMC_SECRET; without it only processes of this machine are accepted. Without an RDMA device
+/// ConnType::RDMA is served by another wire, and the reason is logged once.
 ///
 /// Ranges are checked: ERROR if one exceeds either buffer. A peer that dies or disconnects: ERROR. UNSUPPORT: no wire
-/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S with TIMEOUT. No function throws,
-/// raises a signal or ends the process. Threads: any; two calls of send (recv, sendDataTo, recvDataFrom) for one peer
-/// take their turn.
+/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S with TIMEOUT. No function
+/// throws, raises a signal or ends the process. Threads: any; two calls of send (recv, sendDataTo, recvDataFrom) for
+/// one peer take their turn.
 class HMC_API Communicator {
  public:
   using CtrlId = std::uint32_t;  ///< as CtrlSocketManager's
@@ -79,8 +79,9 @@ class HMC_API Communicator {
   status_t send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
-  // ---- paired, any memory: through the two halves of the receiver's ConnBuffer, which is overwritten. `buf_type` is the
-  // memory's type. `flag` receives the message's length. A message longer than the receiver's memory: ERROR on both sides.
+  // ---- paired, any memory: through the two halves of the receiver's ConnBuffer, which is overwritten. `buf_type` is
+  // the memory's type. `flag` receives the message's length. A message longer than the receiver's memory: ERROR on both
+  // sides.
   status_t sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
                       ConnType connType = ConnType::RDMA);
   status_t sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size, MemoryType buf_type,
