@@ -53,7 +53,7 @@ ALLOWED = {
     "job": ANY,  # the composition root
     "capi": [PUBLIC, "runtime/base"],
     "include/hmc.h": [PUBLIC],  # the older API
-    "compat/hmc": [PUBLIC, *CORE, "job/wires.hpp", "runtime/rma", "bootstrap/tcp"],
+    "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "bootstrap/tcp", "job/wires.hpp"],
     "job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
     "job/wires.hpp": ANY,  # called by hmcinfo
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
