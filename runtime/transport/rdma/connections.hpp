@@ -47,10 +47,11 @@ struct Peer {
   std::atomic<bool> is_refused{false};  ///< stored (release) after `refusal`; pairs with the owner's acquire load
 
   // ---- only the owner
-  bool is_open = false;       ///< the owner has seen is_ready
-  base::Status failure;       ///< the first failure; permanent
-  std::uint32_t stripes = 0;  ///< requests in flight on queue pairs other than the first
-  bool is_fenced = false;     ///< stripes must wait for the requests in flight on the first queue pair
+  bool is_open = false;              ///< the owner has seen is_ready
+  bool is_failure_reported = false;  ///< to a flush of all peers
+  base::Status failure;              ///< the first failure; permanent
+  std::uint32_t stripes = 0;         ///< requests in flight on queue pairs other than the first
+  bool is_fenced = false;            ///< stripes must wait for the requests in flight on the first queue pair
 };
 
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue

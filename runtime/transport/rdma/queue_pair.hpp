@@ -65,6 +65,8 @@ class QueuePair {
     ibv_send_wr* bad = nullptr;
     return ::ibv_post_send(pair_.get(), &first, &bad);
   }
+  /// The id of the last request of add().
+  std::uint64_t last_id() const noexcept { return id_ | (head_ - 1); }
   /// The next request starts after the READs and atomics in flight.
   void fence() noexcept { fences_next_ = fences_next_ || static_cast<std::int32_t>(last_read_ - tail_) > 0; }
 

@@ -139,7 +139,10 @@ base::Bytes RdmaWire::register_region(const Region& mine) {
   Registered region{mine.base, mine.bytes, nullptr};
   base::ByteWriter key;
   if (mine.bytes > 0) {
-    region.registration = device().register_memory(mine.base, mine.bytes, region_access);
+    // An atomic on a 32-bit word is a compare-swap of the 8 bytes around it, which may exceed the region.
+    const std::size_t before = number_of(mine.base) % 8;
+    region.registration =
+        device().register_memory(mine.base - before, base::round_up(before + mine.bytes, 8), region_access);
     if (region.registration == nullptr)
       throw_errno(fmt::format("can't register {} bytes with {}", mine.bytes, device().description()).c_str(), errno);
   }
@@ -199,7 +202,10 @@ template <typename Busy> base::Status RdmaWire::drain(const Peer* peer, Busy&& b
   unsigned rounds = 0;
   while (busy()) {
     if (peer != nullptr && !peer->failure.ok()) return peer->failure;
-    if (progress() == 0) idle(rounds);
+    if (progress() > 0) continue;
+    idle(rounds);
+    if (options_.waiter == nullptr || rounds % 1024 != 0) continue;
+    if (const base::Status aborted = options_.waiter->page().aborted(); !aborted.ok()) return aborted;
   }
   return {};
 }
@@ -231,8 +237,15 @@ void RdmaWire::cover(Peer& peer, QueuePair& pair, Ticket ticket) noexcept {
 }
 
 void RdmaWire::post(Peer& peer, QueuePair& pair, ibv_send_wr& first) noexcept {
-  if (pair.post(first) != 0) [[unlikely]]
-    fail(peer, "the device refused a request");
+  if (pair.post(first) == 0) [[likely]]
+    return;
+  fail(peer, "the device refused a request");
+  // The device completes the requests that it has accepted. The refused ones end here; later completions of older
+  // requests then have no effect.
+  ibv_wc refused{};
+  refused.wr_id = pair.last_id();
+  refused.status = IBV_WC_WR_FLUSH_ERR;
+  complete(refused, true);
 }
 
 // ---- put and get
@@ -509,14 +522,14 @@ int RdmaWire::progress() noexcept {
   return std::max(count, 0);
 }
 
-void RdmaWire::complete(const ibv_wc& completion) noexcept {
+void RdmaWire::complete(const ibv_wc& completion, bool fails_all) noexcept {
   Peer& peer = connections_.peer_of(completion.wr_id);
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     fail(peer, Library::get().ibv_wc_status_str(completion.status));
   const base::Status failure = completion.status == IBV_WC_SUCCESS ? base::Status{} : peer.failure;
   connections_.pair_of(completion.wr_id)
       .complete(completion.wr_id, [&](const Record& record, std::uint64_t result, bool is_last) noexcept {
-        const base::Status status = is_last ? failure : base::Status{};
+        const base::Status status = is_last || fails_all ? failure : base::Status{};
         if (record.is_stripe) {
           --peer.stripes;
           --stripes_;
@@ -569,7 +582,10 @@ base::Status RdmaWire::flush(int rank, Ticket& ticket) noexcept {
   std::uint32_t count = 0;
   for (Peer* const peer : open_) {
     if (!concerns(*peer)) continue;
-    if (!peer->failure.ok()) return peer->failure;
+    if (!peer->failure.ok()) {
+      if (std::exchange(peer->is_failure_reported, true) && rank < 0) continue;
+      return peer->failure;
+    }
     for (const auto& pair : peer->pairs) count += pair->is_idle() ? 0 : 1;
   }
   if (count == 0) return {};
@@ -578,7 +594,7 @@ base::Status RdmaWire::flush(int rank, Ticket& ticket) noexcept {
   if (opened == done) return no_memory(rank);
   std::uint32_t posted = 0;
   for (Peer* const peer : open_) {
-    if (!concerns(*peer)) continue;
+    if (!concerns(*peer) || peer->is_failure_reported) continue;
     for (const auto& pair : peer->pairs) {
       if (pair->is_idle()) continue;
       if (const base::Status status = reserve(*peer, *pair, 1); !status.ok()) {

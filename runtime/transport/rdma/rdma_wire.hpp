@@ -86,7 +86,8 @@ class RdmaWire final : public Wire {
   void continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const base::Status& status) noexcept;
   const Registered* registered(const std::byte* memory, std::size_t bytes) const noexcept;
 
-  void complete(const ibv_wc& completion) noexcept;
+  /// Completes the request and all earlier ones on its queue pair. The earlier ones have succeeded, unless `fails_all`.
+  void complete(const ibv_wc& completion, bool fails_all = false) noexcept;
   void fail(Peer& peer, const char* why) noexcept;
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
 
