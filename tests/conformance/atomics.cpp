@@ -76,6 +76,23 @@ HMC_SPMD_TEST(Atomics, each_operation_changes_only_its_word) {
   window.close();
 }
 
+/// A wire may execute an atomic of 4 bytes as one of the 8 bytes around it.
+HMC_SPMD_TEST(Atomics, last_word_of_a_region_may_have_four_bytes) {
+  Fixture on(me);
+  Window window(on, 12);
+  std::ranges::fill(window.mine(), std::byte{0x5a});
+  on.barrier();
+  std::uint64_t added = 0;  // the ranks that this rank reaches are those that reach it
+  for (const int peer : on.peers()) {
+    added += static_cast<std::uint64_t>(peer) + 1;
+    (void)window.atomic(peer, 8, AtomicOp::add, 4, static_cast<std::uint64_t>(me.rank) + 1);
+  }
+  on.settle();
+  HMC_CHECK_EQ(read(window, 8, 4), masked(0x5a5a5a5aU + added, 4));
+  HMC_CHECK_EQ(static_cast<int>(window.mine()[7]), 0x5a);
+  on.barrier();
+}
+
 HMC_SPMD_TEST(Atomics, fetch_add_returns_every_number_once) {
   Fixture on(me);
   constexpr std::uint64_t each = 300;
