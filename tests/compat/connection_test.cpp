@@ -116,7 +116,7 @@ class OtherProcess {
   pid_t child_;
 };
 
-TEST_P(Connection, dead_peer_is_an_error_and_stops_nobody_else) {
+TEST_P(Connection, dead_peer_is_an_error_for_its_own_calls_only) {
   // The child is forked before this process has threads.
   OtherProcess dies(Side::next_port());
   Side client(1 << 20), lives(1 << 20);

@@ -25,7 +25,7 @@ std::vector<std::uint8_t> message(int side, std::uint64_t call, std::size_t byte
 
 class Paired : public ByWire {};
 
-TEST_P(Paired, send_puts_into_the_place_that_recv_names_whichever_comes_first) {
+TEST_P(Paired, send_puts_into_the_place_that_recv_names_whichever_is_called_first) {
   Pair pair;
   for (int round = 0; round < 10; ++round) {
     const auto call = static_cast<std::uint64_t>(round);

@@ -14,7 +14,7 @@ namespace {
 
 using enum status_t;
 
-TEST_P(ByWire, put_is_visible_at_return_and_get_returns_the_bytes_both_ways) {
+TEST_P(ByWire, put_is_visible_at_return_and_get_returns_the_bytes_in_both_directions) {
   Pair pair(3 << 20);
   std::uint64_t call = 0;
   for (const std::size_t size : {0UL, 1UL, 7UL, 8UL, 4095UL, 4096UL, 70001UL, 2UL << 20}) {
@@ -33,7 +33,7 @@ TEST_P(ByWire, put_is_visible_at_return_and_get_returns_the_bytes_both_ways) {
   }
 }
 
-TEST_P(ByWire, put_is_visible_to_a_thread_that_learns_of_it_by_another_way) {
+TEST_P(ByWire, put_is_visible_to_a_thread_that_is_notified_otherwise) {
   Pair pair;
   constexpr std::uint64_t rounds = 10'000;
   std::atomic<std::uint64_t> told{0}, seen{0};

@@ -92,7 +92,7 @@ TEST(Env, invalid_value_is_rejected_with_the_valid_values) {
   for (const char* value : {"0", "-4", "four"}) expect_refused("HMC_SIZE", value);
   for (const char* value : {"0", "-1", "nan", "inf", "1e99", "5s", "soon"}) expect_refused("HMC_TIMEOUT_S", value);
   for (const char* value : {"verbose", "WARN", "2"}) expect_refused("HMC_LOG", value);
-  for (const char* value : {"verbs", "SHM", "shm,ucx"}) expect_refused("HMC_TRANSPORT", value);
+  for (const char* value : {"rdma", "SHM", "shm,ucx"}) expect_refused("HMC_TRANSPORT", value);
   for (const char* value : {"yield", "1"}) expect_refused("HMC_WAIT", value);
   for (const char* value : {"thread", "off"}) expect_refused("HMC_PROGRESS", value);
   for (const char* value : {"1", "cma"}) expect_refused("HMC_COLL_PRIVATE", value);
