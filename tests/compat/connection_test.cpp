@@ -30,7 +30,7 @@ bool eventually(const std::function<bool()>& poll) {
 
 class Connection : public ByWire {};
 
-TEST_P(Connection, crossing_connects_give_one_connection) {
+TEST_P(Connection, crossing_connects_result_in_one_connection) {
   for (int round = 0; round < 10; ++round) {
     Side a(1 << 16), b(1 << 16);
     a.serve();
@@ -51,7 +51,7 @@ TEST_P(Connection, crossing_connects_give_one_connection) {
   }
 }
 
-TEST_P(Connection, second_connectTo_is_the_same_connection_and_one_after_disConnect_is_new) {
+TEST_P(Connection, second_connect_is_the_same_connection_and_one_after_disconnect_is_new) {
   Pair pair(1 << 16);
   EXPECT_EQ(pair.c().connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
   EXPECT_EQ(pair.c().checkConn(loopback, ConnType::UCX), SUCCESS);
@@ -67,7 +67,7 @@ TEST_P(Connection, second_connectTo_is_the_same_connection_and_one_after_disConn
   }
 }
 
-TEST_P(Connection, closeServer_ends_accepting_only) {
+TEST_P(Connection, close_server_ends_accepting_only) {
   std::atomic<int> interrupts{0};
   static std::atomic<int>* count = nullptr;
   count = &interrupts;
@@ -181,7 +181,7 @@ TEST(ConnectionSecret, another_secret_is_refused) {
   }
 }
 
-TEST(ConnectionStrangers, header_that_announces_4_GiB_and_silent_strangers_dont_disturb_the_server) {
+TEST(UnknownConnections, header_that_announces_4_gib_and_silent_connections_do_not_disturb_the_server) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "60");
   Side server(4096);
   server.serve();

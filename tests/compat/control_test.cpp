@@ -151,7 +151,7 @@ TEST_F(CompatControl, a_number_in_use_is_refused_to_another_process) {
   EXPECT_TRUE(first.join() && second.join());
 }
 
-TEST_F(CompatControl, two_processes_that_connect_to_each_other_have_one_stream_each_way) {
+TEST_F(CompatControl, two_processes_that_connect_to_each_other_have_one_stream_per_direction) {
   const std::uint16_t other_port = free_port();
   const auto run = [&](int self, std::uint16_t own, std::uint16_t theirs) {
     const auto peer = static_cast<CtrlSocketManager::CtrlId>(1 - self);
@@ -197,7 +197,7 @@ TEST_F(CompatControl, two_jobs_get_different_socket_files) {
   ::close(ends[1]);
 }
 
-TEST_F(CompatControl, a_socket_file_in_use_is_not_taken_and_one_left_behind_is) {
+TEST_F(CompatControl, a_socket_file_in_use_is_not_replaced_and_one_left_behind_is) {
   const std::string path = folder + "/control.sock";
   const Pipe started, tried;
   Child owner([&] {
@@ -247,7 +247,7 @@ TEST_F(CompatControl, a_dead_peer_ends_calls_after_its_last_message) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(control().sendInt(1, i));  // and no SIGPIPE
 }
 
-TEST_F(CompatControl, a_peer_that_died_can_come_back_under_its_number) {
+TEST_F(CompatControl, a_peer_that_died_can_connect_again_under_its_number) {
   const auto life = [&](int value) {
     return control().connectTcp(0, "127.0.0.1", port, 1) && control().sendInt(0, value);
   };

@@ -36,7 +36,7 @@ class Repeated {
   bool good_ = false;
 };
 
-TEST(LargeLength, message_above_4_GiB_arrives_with_its_length) {
+TEST(LargeLength, message_above_4_gib_arrives_with_its_length) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "600");
   constexpr std::size_t length = (std::size_t{4} << 30) + 7;
   Repeated out(length, 16 << 20), in(length, 24 << 20);
@@ -59,7 +59,7 @@ TEST(LargeLength, message_above_4_GiB_arrives_with_its_length) {
   EXPECT_EQ(wrong, 0U);
 }
 
-TEST_P(ByWire, lengths_of_4_GiB_arent_truncated_to_32_bits) {
+TEST_P(ByWire, lengths_of_4_gib_are_not_truncated_to_32_bits) {
   Pair pair(1 << 16);
   std::uint64_t id = 0;
   constexpr std::size_t four_gib = std::size_t{4} << 30;

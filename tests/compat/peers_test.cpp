@@ -83,7 +83,7 @@ TEST_F(PeerIds, one_process_cant_have_two_ids) {
   EXPECT_EQ(connect(client, b, 2, 11), Code::invalid_config);
 }
 
-TEST_F(PeerIds, crossing_connects_with_ids_give_one_connection) {
+TEST_F(PeerIds, crossing_connects_with_ids_result_in_one_connection) {
   for (int round = 0; round < 10; ++round) {
     Node a(env), b(env);
     a.serve();

@@ -146,7 +146,7 @@ TEST_P(ByWire, range_beyond_a_buffer_is_an_error_even_if_the_sum_wraps_around) {
   EXPECT_EQ(pair.c().putNB(loopback, pair.port(), 0, 0, 1, nullptr), INVALID_CONFIG);
 }
 
-TEST_P(ByWire, writeTo_and_readFrom_use_the_same_offset_on_both_sides) {
+TEST_P(ByWire, write_to_and_read_from_use_the_same_offset_on_both_sides) {
   Pair pair;
   fill(pair.client.at(1001), 0, 3, 1001, 5000);
   ASSERT_EQ(pair.c().writeTo(loopback, 1001, 5000), SUCCESS);
