@@ -352,14 +352,20 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   }
   if (port != 0 && transport_ != CtrlTransport::uds && !access_.has_secret)
     log_.warn("control: HMC_SECRET isn't set, so {} accepts connections from this machine only", with_port(ip, port));
-  loop->start("hmc-control");
-  loop_ = std::move(loop);
+  loop_ = std::move(loop);  // before its thread exists, which calls on_frame
+  try {
+    loop_->start("hmc-control");
+  } catch (...) {
+    loop_.reset();
+    throw;
+  }
   const std::lock_guard guard(mutex_);
   listens_ = true;
 }
 
 void ControlPlane::stop() {
   const std::lock_guard serving(serving_);
+  if (loop_ != nullptr) loop_->stop();  // its thread uses loop_ until it ends
   loop_.reset();
   file_.reset();
   {

@@ -58,6 +58,18 @@ std::size_t half_of(std::uint64_t buffer_bytes) noexcept {
 
 std::uint64_t chunks_of(std::size_t size, std::size_t half) noexcept { return size / half + (size % half != 0); }
 
+Status from(const Error& error) noexcept;
+
+/// Fails if this machine has no such memory. Checked before the peer is told of the message.
+Status check_type(MemoryType type) noexcept {
+  try {
+    (void)memory::provider_for(type);
+  } catch (const Error& error) {
+    return from(error);
+  }
+  return {};
+}
+
 Status from(const Error& error) noexcept {
   return Status::failure(error.detail().code, "device memory can't be staged through the host");
 }
@@ -288,6 +300,7 @@ Status DataPlane::receive(Peer& peer, std::size_t offset, std::size_t size, Dead
 Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
                             Deadline deadline) noexcept {
   if (data == nullptr && size > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  if (const Status status = check_type(type); !status.ok()) return status;
   if (const Status status = peers_.status(peer); !status.ok()) return status;
   const std::size_t half = half_of(endpoint_.peer_bytes(peer.number));
   if (half == 0) return Status::failure(Code::invalid_config, "the peer's buffer has no two halves");
@@ -304,7 +317,7 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   if (endpoint_.word(peer.number, data_verdict) == too_long)
     return message.end(Status::failure(Code::out_of_range, "the message is longer than the peer's memory for it"));
   try {
-    const Status status = send_chunks(peer, static_cast<const std::byte*>(data), size, type, half, deadline);
+    const Status status = send_chunks(peer, static_cast<const std::byte*>(data), size, half, deadline);
     if (!status.ok()) return status;
   } catch (const Error& error) {
     return from(error);
@@ -315,9 +328,8 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   return message.end({});
 }
 
-Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half,
                               Deadline deadline) {
-  (void)memory::provider_for(type);  // throws if this machine has no such memory
   const memory::Owner owner = memory::owner_of(data);
   const bool staged = owner.info.kind == memory::PointerKind::device;
   memory::StageLease stage;
@@ -368,6 +380,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
                                Deadline deadline) noexcept {
   received = 0;
   if (data == nullptr && capacity > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  if (const Status status = check_type(type); !status.ok()) return status;
   if (const Status status = peers_.status(peer); !status.ok()) return status;
   if (!endpoint_.buffer().host_accessible)
     return Status::failure(Code::unsupported, "this side's buffer is device memory, and no wire reaches it");
@@ -393,7 +406,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   const std::uint64_t values[] = {accepted, std::min(begin + chunks_of(received, half), begin + 2), number};
   if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
   try {
-    const Status status = drain_chunks(peer, static_cast<std::byte*>(data), received, type, half, deadline);
+    const Status status = drain_chunks(peer, static_cast<std::byte*>(data), received, half, deadline);
     if (!status.ok()) return status;
   } catch (const Error& error) {
     return from(error);
@@ -401,9 +414,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   return message.end({});
 }
 
-Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, MemoryType type, std::size_t half,
-                               Deadline deadline) {
-  (void)memory::provider_for(type);  // throws if this machine has no such memory
+Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, std::size_t half, Deadline deadline) {
   const memory::Owner owner = memory::owner_of(data);
   const std::uint64_t begin = peer.uhm_receive.chunks;
   const std::uint64_t end = begin + chunks_of(size, half);

@@ -65,10 +65,9 @@ class DataPlane {
                       base::Deadline deadline) noexcept;
   template <typename Condition>
   base::Status wait_for(const Peer& peer, base::Deadline deadline, Condition&& condition) const noexcept;
-  base::Status send_chunks(Peer& peer, const std::byte* data, std::size_t size, MemoryType type, std::size_t half,
+  base::Status send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half,
                            base::Deadline deadline);
-  base::Status drain_chunks(Peer& peer, std::byte* data, std::size_t size, MemoryType type, std::size_t half,
-                            base::Deadline deadline);
+  base::Status drain_chunks(Peer& peer, std::byte* data, std::size_t size, std::size_t half, base::Deadline deadline);
 
   Peers& peers_;
   rma::Endpoint& endpoint_;

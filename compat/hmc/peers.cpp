@@ -578,11 +578,14 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
 }
 
 base::Status Peers::status(const Peer& peer) const {
-  const std::lock_guard guard(lock_);
-  if (peer.state == Peer::State::failed)
-    return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
-  if (peer.state == Peer::State::connecting) return base::Status::failure(Code::not_found, "the peer isn't connected");
-  return {};
+  {
+    const std::lock_guard guard(lock_);
+    if (peer.state == Peer::State::failed)
+      return base::Status::failure(Code::peer_failed, "the peer has disconnected or died");
+    if (peer.state == Peer::State::connecting)
+      return base::Status::failure(Code::not_found, "the peer isn't connected");
+  }
+  return endpoint_.status(peer.number);
 }
 
 }  // namespace hmc::compat

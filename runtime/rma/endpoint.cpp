@@ -162,7 +162,7 @@ void Endpoint::remove(int peer) noexcept {
   peers_[static_cast<std::size_t>(peer)].reset();
 }
 
-Status Endpoint::status(int peer) noexcept {
+Status Endpoint::status(int peer) const noexcept {
   const std::lock_guard guard(lock_);
   const Peer* const to = find(peer);
   if (to == nullptr) return Status::failure(Code::not_found, "the peer isn't connected", peer);

@@ -65,7 +65,7 @@ class Endpoint {
   /// Ends all transfers of the peer with a failure and frees its number.
   void remove(int peer) noexcept;
   /// ok, or the first failure of the peer's wire.
-  base::Status status(int peer) noexcept;
+  base::Status status(int peer) const noexcept;
 
   std::uint64_t peer_bytes(int peer) const noexcept;
   /// False if the peer's buffer is device memory that this process can't reach.
