@@ -20,9 +20,9 @@ enum class ConnType { RDMA, UCX };
 /// port need the only peer with that IP. Each pair of Communicators has one connection, also if both sides connect;
 /// either side may transfer.
 ///
-/// On one node a peer is reached by shared memory, else by RDMA, UCX or TCP; HMC_TRANSPORT forces one. Connections are
-/// authenticated with HMC_SECRET; without it only processes of this machine are accepted. Without an RDMA device
-/// ConnType::RDMA is served by another wire, and the reason is logged once.
+/// On one node a peer is reached by shared memory, else by UCX or TCP; HMC_TRANSPORT forces one. Connections are
+/// authenticated with HMC_SECRET; without it only processes of this machine are accepted, over TCP those of
+/// any user. ConnType::RDMA is served by UCX or TCP, and the reason is logged once.
 ///
 /// Ranges are checked: ERROR if one exceeds either buffer. A peer that dies or disconnects: ERROR. UNSUPPORT: no wire
 /// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S with TIMEOUT. No function
@@ -40,8 +40,7 @@ class HMC_API Communicator {
     std::string uds_path;
   };
 
-  /// `num_chs`: the number of connections that a large transfer may use at once; one is used on wires without queue
-  /// pairs.
+  /// `num_chs` is accepted for compatibility: a transfer uses one connection.
   explicit Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs = 1);
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -76,7 +76,7 @@ int Endpoint::reserve() {
     auto& slot = peers_[static_cast<std::size_t>(peer)];
     if (slot != nullptr) continue;
     slot = std::make_unique<Peer>();
-    std::memset(own_words(peer), 0, words_bytes);  // the previous peer's wire is closed
+    std::memset(own_words(peer), 0, words_bytes);  // a peer that was mapped may still store into them
     ++incarnations_[static_cast<std::size_t>(peer)];
     last_reserved_ = peer;
     return peer;

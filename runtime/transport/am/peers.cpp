@@ -70,7 +70,7 @@ void Peers::forget(int rank) noexcept {
   AmPeer& peer = at(rank);
   fail(peer, base::Status::failure(Code::closed, "the peer was removed", rank));
   reap();
-  if (peer.in_flight > 0) return;  // the link still reads its records: the number stays unusable
+  if (peer.in_flight > 0) return;  // the link still reads its records: the number stays failed
   peer = AmPeer{};
   peer.rank = rank;
   peer.owner = this;
