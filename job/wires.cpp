@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -114,6 +115,7 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
 }
 
 std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
+                                                                  [[maybe_unused]] std::size_t channels,
                                                                   const base::Log& log,
                                                                   std::vector<std::string>& why_not) {
   transport::am::Options options;
@@ -127,6 +129,13 @@ std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vec
 #ifdef HMC_HAVE_UCX
       } else if (name == "ucx") {
         wires.push_back(transport::make_ucx_wire(options, "^sm"));
+#endif
+#ifdef HMC_HAVE_VERBS
+      } else if (name == "verbs") {
+        const base::Env env = base::Env::from_process();
+        const auto pairs = std::max<std::size_t>(channels, static_cast<std::size_t>(env.rdma_queue_pairs));
+        const auto most = static_cast<std::size_t>(transport::most_queue_pairs);
+        wires.push_back(transport::make_open_verbs_wire(env, most_peers, static_cast<int>(std::min(pairs, most)), log));
 #endif
       } else {
         why_not.push_back(fmt::format("{}: not in this build", name));

@@ -27,9 +27,11 @@ std::string_view wire_between_nodes(bool one_machine);
 std::vector<std::unique_ptr<transport::Wire>> make_wires(const transport::WireContext& context);
 
 /// The network wires of an Endpoint, in order of preference: those of `names` that are available. `why_not` gets a line
-/// for each other one. Throws Error{unavailable} if none is.
+/// for each other one. Throws Error{unavailable} if none is. `channels`: queue pairs per peer of the verbs wire, over
+/// which it distributes large transfers. The other wires have one connection per peer: one thread of each side moves
+/// their bytes, so more connections don't add bandwidth.
 std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
-                                                                  const base::Log& log,
+                                                                  std::size_t channels, const base::Log& log,
                                                                   std::vector<std::string>& why_not);
 
 }  // namespace hmc::job

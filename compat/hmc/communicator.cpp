@@ -37,16 +37,24 @@ status_t to_status(Code code) noexcept {
 std::vector<std::string> wires_for(ConnType type, const base::Env& env, const base::Log& log) {
   if (env.transport == "shm") return {};
   if (!env.transport.empty()) return {env.transport};
-  bool has_ucx = false;
-  for (const job::WireInfo& wire : job::list_wires()) has_ucx = has_ucx || (wire.name == "ucx" && wire.available);
-  const bool has_rdma = job::wire_between_nodes(false) == "ucx";
-  const bool uses_ucx = type == ConnType::UCX ? has_ucx : has_rdma;
+  bool has_ucx = false, has_verbs = false;
+  std::string why_no_verbs;
+  for (const job::WireInfo& wire : job::list_wires()) {
+    has_ucx = has_ucx || (wire.name == "ucx" && wire.available);
+    if (wire.name != "verbs") continue;
+    has_verbs = wire.available;
+    why_no_verbs = wire.why;
+  }
   static std::atomic<bool> told_rdma{false}, told_ucx{false};
-  if (type == ConnType::RDMA && !has_rdma && !told_rdma.exchange(true))
-    log.warn("ConnType::RDMA is served by TCP between nodes: this machine has no active RDMA port");
+  if (type == ConnType::RDMA && !has_verbs && !told_rdma.exchange(true))
+    log.warn("ConnType::RDMA is served by {} between nodes: {}", has_ucx ? "UCX" : "TCP", why_no_verbs);
   if (type == ConnType::UCX && !has_ucx && !told_ucx.exchange(true))
     log.warn("ConnType::UCX is served by TCP between nodes: this build has no UCX");
-  return uses_ucx ? std::vector<std::string>{"ucx", "tcp"} : std::vector<std::string>{"tcp"};
+  std::vector<std::string> wires;
+  if (type == ConnType::RDMA && has_verbs) wires.emplace_back("verbs");
+  if (has_ucx) wires.emplace_back("ucx");
+  wires.emplace_back("tcp");
+  return wires;
 }
 
 }  // namespace
@@ -59,7 +67,7 @@ Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
   const base::Env env = base::Env::from_process();
   log = base::Log(env.log);
   timeout = env.timeout;
-  plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), env, log);
+  plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), channels, env, log);
   // Release: pairs with the acquire in with_peer.
   opened.store(plane.get(), std::memory_order_release);
   return *plane;
@@ -100,8 +108,8 @@ status_t Communicator::Core::with_peer(const char* operation, const Name& name, 
   });
 }
 
-Communicator::Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t /*num_chs*/)
-    : core_(std::make_unique<Core>(std::move(buffer))) {}
+Communicator::Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs)
+    : core_(std::make_unique<Core>(std::move(buffer), num_chs)) {}
 
 Communicator::~Communicator() = default;
 

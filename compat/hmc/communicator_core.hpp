@@ -17,11 +17,13 @@ namespace hmc {
 
 /// The Endpoint and the peers are created by the first initServer() or connectTo(), whose ConnType chooses the wires.
 struct Communicator::Core {
-  explicit Core(std::shared_ptr<ConnBuffer> its_buffer) : buffer(std::move(its_buffer)) {}
+  Core(std::shared_ptr<ConnBuffer> its_buffer, std::size_t its_channels)
+      : buffer(std::move(its_buffer)), channels(its_channels) {}
 
   struct Plane {
-    Plane(std::shared_ptr<ConnBuffer> of, const std::vector<std::string>& wires, const base::Env& env, base::Log log)
-        : peers(std::move(of), wires, env, log), data(peers) {}
+    Plane(std::shared_ptr<ConnBuffer> of, const std::vector<std::string>& wires, std::size_t channels,
+          const base::Env& env, base::Log log)
+        : peers(std::move(of), wires, channels, env, log), data(peers) {}
     compat::Peers peers;
     compat::DataPlane data;
   };
@@ -38,6 +40,7 @@ struct Communicator::Core {
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
 
   const std::shared_ptr<ConnBuffer> buffer;
+  const std::size_t channels;  // num_chs
   std::mutex lock;
   std::unique_ptr<Plane> plane;         // created under lock, then constant
   std::atomic<Plane*> opened{nullptr};  // release after `plane` is complete

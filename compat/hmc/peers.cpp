@@ -82,8 +82,8 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
 
 }  // namespace
 
-Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, const base::Env& env,
-             base::Log log)
+Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, std::size_t channels,
+             const base::Env& env, base::Log log)
     : buffer_(std::move(buffer)),
       log_(log),
       shares_memory_((env.transport.empty() || env.transport == "shm") &&
@@ -94,8 +94,8 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
           buffer_->allocation(),
           [&] {
             std::vector<std::string> why_not;
-            auto made =
-                wires.empty() ? Endpoint::Wires{} : job::make_open_wires(wires, Endpoint::most_peers, log, why_not);
+            auto made = wires.empty() ? Endpoint::Wires{}
+                                      : job::make_open_wires(wires, Endpoint::most_peers, channels, log, why_not);
             for (const std::string& why : why_not) log.info("a wire isn't used: {}", why);
             return made;
           }(),

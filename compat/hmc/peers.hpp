@@ -56,8 +56,9 @@ struct Peer {
 /// accepts and detects the end of peers; no call waits for it longer than its deadline.
 class Peers final : private bootstrap::PeerLoop::Handler {
  public:
-  /// `wires`: the names in order of preference. Throws Error.
-  Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, const base::Env& env, base::Log log);
+  /// `wires`: the names in order of preference. `channels`: see job::make_open_wires. Throws Error.
+  Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, std::size_t channels,
+        const base::Env& env, base::Log log);
   ~Peers() override;
 
   /// Accepts peers at ip:port. Throws Error.

@@ -40,7 +40,8 @@ class HMC_API Communicator {
     std::string uds_path;
   };
 
-  /// `num_chs` is accepted for compatibility: a transfer uses one connection.
+  /// `num_chs`: queue pairs per peer over which large transfers by RDMA are distributed, at most 8. Both sides use the
+  /// smaller number. Shared memory, UCX and TCP use one connection, because one thread of each side moves the bytes.
   explicit Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs = 1);
   ~Communicator();
   Communicator(const Communicator&) = delete;

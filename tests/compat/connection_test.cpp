@@ -36,8 +36,8 @@ TEST_P(Connection, crossing_connects_result_in_one_connection) {
     a.serve();
     b.serve();
     auto other =
-        std::async(std::launch::async, [&] { return b.communicator->connectTo(loopback, a.port, ConnType::UCX); });
-    ASSERT_EQ(a.communicator->connectTo(loopback, b.port, ConnType::UCX), SUCCESS);
+        std::async(std::launch::async, [&] { return b.communicator->connectTo(loopback, a.port, conn_type()); });
+    ASSERT_EQ(a.communicator->connectTo(loopback, b.port, conn_type()), SUCCESS);
     ASSERT_EQ(other.get(), SUCCESS);
     // By IP alone: fails if there are two connections.
     fill(a.at(0), 0, 1, 0, 1000);
@@ -45,25 +45,25 @@ TEST_P(Connection, crossing_connects_result_in_one_connection) {
     EXPECT_EQ(mismatch(b.at(0), 0, 1, 0, 1000), 1000U);
     ASSERT_EQ(b.communicator->put(loopback, a.port, 0, 2000, 1000), SUCCESS);
     EXPECT_EQ(mismatch(a.at(2000), 0, 1, 0, 1000), 1000U);
-    EXPECT_EQ(a.communicator->disConnect(loopback, b.port, ConnType::UCX), SUCCESS);
-    EXPECT_TRUE(eventually([&] { return b.communicator->checkConn(loopback, a.port, ConnType::UCX) == ERROR; }));
-    EXPECT_EQ(a.communicator->checkConn(loopback, b.port, ConnType::UCX), NOT_FOUND);
+    EXPECT_EQ(a.communicator->disConnect(loopback, b.port, conn_type()), SUCCESS);
+    EXPECT_TRUE(eventually([&] { return b.communicator->checkConn(loopback, a.port, conn_type()) == ERROR; }));
+    EXPECT_EQ(a.communicator->checkConn(loopback, b.port, conn_type()), NOT_FOUND);
   }
 }
 
 TEST_P(Connection, second_connect_is_the_same_connection_and_one_after_disconnect_is_new) {
   Pair pair(1 << 16);
-  EXPECT_EQ(pair.c().connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
-  EXPECT_EQ(pair.c().checkConn(loopback, ConnType::UCX), SUCCESS);
-  EXPECT_EQ(pair.s().checkConn(loopback, ConnType::UCX), SUCCESS);
+  EXPECT_EQ(pair.c().connectTo(loopback, pair.port(), conn_type()), SUCCESS);
+  EXPECT_EQ(pair.c().checkConn(loopback, conn_type()), SUCCESS);
+  EXPECT_EQ(pair.s().checkConn(loopback, conn_type()), SUCCESS);
   for (std::uint64_t call = 0; call < 5; ++call) {
-    EXPECT_EQ(pair.c().disConnect(loopback, ConnType::UCX), SUCCESS);
+    EXPECT_EQ(pair.c().disConnect(loopback, conn_type()), SUCCESS);
     EXPECT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 1), NOT_FOUND);
-    ASSERT_EQ(pair.c().connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
+    ASSERT_EQ(pair.c().connectTo(loopback, pair.port(), conn_type()), SUCCESS);
     fill(pair.client.at(0), 0, call, 0, 5000);
     ASSERT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 5000), SUCCESS);
     EXPECT_EQ(mismatch(pair.server.at(0), 0, call, 0, 5000), 5000U);
-    ASSERT_TRUE(eventually([&] { return pair.s().checkConn(loopback, ConnType::UCX) == SUCCESS; }));
+    ASSERT_TRUE(eventually([&] { return pair.s().checkConn(loopback, conn_type()) == SUCCESS; }));
   }
 }
 
@@ -77,13 +77,13 @@ TEST_P(Connection, close_server_ends_accepting_only) {
   ASSERT_EQ(::sigaction(SIGINT, &action, &before), 0);
   {
     Pair pair(1 << 16);
-    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), ConnType::UCX), INVALID_CONFIG);
+    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), conn_type()), INVALID_CONFIG);
     EXPECT_EQ(pair.s().closeServer(), SUCCESS);
     EXPECT_EQ(pair.c().put(loopback, pair.port(), 0, 0, 100), SUCCESS);
     EXPECT_EQ(pair.s().put(loopback, 0, 0, 0, 100), SUCCESS);
-    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), ConnType::UCX), SUCCESS);  // the port is free again
+    EXPECT_EQ(pair.s().initServer(loopback, pair.port(), conn_type()), SUCCESS);  // the port is free again
     Side late(1 << 16);
-    EXPECT_EQ(late.communicator->connectTo(loopback, pair.port(), ConnType::UCX), SUCCESS);
+    EXPECT_EQ(late.communicator->connectTo(loopback, pair.port(), conn_type()), SUCCESS);
   }
   ASSERT_EQ(::sigaction(SIGINT, &before, nullptr), 0);
   EXPECT_EQ(interrupts.load(), 0);
@@ -97,7 +97,7 @@ class OtherProcess {
     if (child_ != 0) return;
     const auto buffer = std::make_shared<ConnBuffer>(0, 1 << 20, MemoryType::CPU);
     Communicator communicator(buffer);
-    if (communicator.initServer(loopback, port, ConnType::UCX) != SUCCESS) ::_exit(1);
+    if (communicator.initServer(loopback, port, conn_type()) != SUCCESS) ::_exit(1);
     for (;;) ::pause();
   }
   OtherProcess(const OtherProcess&) = delete;
@@ -121,8 +121,8 @@ TEST_P(Connection, dead_peer_is_an_error_for_its_own_calls_only) {
   OtherProcess dies(Side::next_port());
   Side client(1 << 20), lives(1 << 20);
   lives.serve();
-  ASSERT_EQ(client.communicator->connectTo(loopback, dies.port(), ConnType::UCX), SUCCESS);
-  ASSERT_EQ(client.communicator->connectTo(loopback, lives.port, ConnType::UCX), SUCCESS);
+  ASSERT_EQ(client.communicator->connectTo(loopback, dies.port(), conn_type()), SUCCESS);
+  ASSERT_EQ(client.communicator->connectTo(loopback, lives.port, conn_type()), SUCCESS);
   ASSERT_EQ(client.communicator->put(loopback, dies.port(), 0, 0, 1000), SUCCESS);
   auto waits = std::async(std::launch::async, [&] {
     std::vector<std::uint8_t> in(100);
@@ -130,8 +130,7 @@ TEST_P(Connection, dead_peer_is_an_error_for_its_own_calls_only) {
   });
   dies.kill();
   EXPECT_EQ(waits.get(), ERROR);  // ends without a timeout
-  EXPECT_TRUE(
-      eventually([&] { return client.communicator->checkConn(loopback, dies.port(), ConnType::UCX) == ERROR; }));
+  EXPECT_TRUE(eventually([&] { return client.communicator->checkConn(loopback, dies.port(), conn_type()) == ERROR; }));
   EXPECT_EQ(client.communicator->put(loopback, dies.port(), 0, 0, 1000), ERROR);
   fill(client.at(0), 0, 1, 0, 100000);
   EXPECT_EQ(client.communicator->put(loopback, lives.port, 0, 0, 100000), SUCCESS);
@@ -141,7 +140,7 @@ TEST_P(Connection, dead_peer_is_an_error_for_its_own_calls_only) {
 TEST_P(Connection, passive_side_needs_no_call_for_its_peers_transfers) {
   OtherProcess sleeps(Side::next_port());
   Side client(1 << 20);
-  ASSERT_EQ(client.communicator->connectTo(loopback, sleeps.port(), ConnType::UCX), SUCCESS);
+  ASSERT_EQ(client.communicator->connectTo(loopback, sleeps.port(), conn_type()), SUCCESS);
   for (std::uint64_t call = 0; call < 100; ++call) {
     fill(client.at(0), 0, call, 0, 50000);
     ASSERT_EQ(client.communicator->put(loopback, sleeps.port(), 0, 1000, 50000), SUCCESS);
@@ -156,17 +155,16 @@ TEST_P(Connection, client_that_restarts_replaces_its_dead_self) {
   for (std::uint64_t call = 0; call < 3; ++call) {
     {
       Side client(1 << 16);
-      ASSERT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), SUCCESS);
+      ASSERT_EQ(client.communicator->connectTo(loopback, server.port, conn_type()), SUCCESS);
       fill(server.at(0), 1, call, 0, 777);
       ASSERT_EQ(server.communicator->writeTo(loopback, 0, 777), SUCCESS);
       EXPECT_EQ(mismatch(client.at(0), 1, call, 0, 777), 777U);
     }
-    ASSERT_TRUE(eventually([&] { return server.communicator->checkConn(loopback, ConnType::UCX) == ERROR; }));
+    ASSERT_TRUE(eventually([&] { return server.communicator->checkConn(loopback, conn_type()) == ERROR; }));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::Values("", "tcp", "ucx"),
-                         [](const auto& info) { return *info.param != '\0' ? std::string(info.param) : "shm"; });
+INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::ValuesIn(tested_wires()), wire_name);
 
 TEST(ConnectionSecret, another_secret_is_refused) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "60");
@@ -177,7 +175,7 @@ TEST(ConnectionSecret, another_secret_is_refused) {
   }
   {
     ScopedEnv secret("HMC_SECRET", std::string(64, 'b'));
-    EXPECT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), ERROR);
+    EXPECT_EQ(client.communicator->connectTo(loopback, server.port, conn_type()), ERROR);
   }
 }
 
@@ -196,7 +194,7 @@ TEST(UnknownConnections, header_that_announces_4_gib_and_silent_connections_do_n
     }
   }
   Side client(4096);
-  EXPECT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), SUCCESS);
+  EXPECT_EQ(client.communicator->connectTo(loopback, server.port, conn_type()), SUCCESS);
   EXPECT_EQ(client.communicator->put(loopback, server.port, 0, 0, 4096), SUCCESS);
 }
 

@@ -56,13 +56,19 @@ class ScopedEnv {
 
 inline constexpr const char* loopback = "127.0.0.1";
 
+/// The kind with which all tests connect: HMC_TEST_CONN_TYPE is RDMA or UCX (default).
+inline ConnType conn_type() {
+  const char* const name = ::getenv("HMC_TEST_CONN_TYPE");
+  return name != nullptr && std::string(name) == "RDMA" ? ConnType::RDMA : ConnType::UCX;
+}
+
 struct Side {
-  explicit Side(std::size_t bytes)
+  explicit Side(std::size_t bytes, std::size_t channels = 1)
       : buffer(std::make_shared<ConnBuffer>(0, bytes, MemoryType::CPU)),
-        communicator(std::make_unique<Communicator>(buffer)) {}
+        communicator(std::make_unique<Communicator>(buffer, channels)) {}
   std::uint8_t* at(std::size_t offset) const { return static_cast<std::uint8_t*>(buffer->ptr) + offset; }
   /// Starts a server at a port of this process's own.
-  void serve(ConnType type = ConnType::UCX) {
+  void serve(ConnType type = conn_type()) {
     for (int tries = 0; tries < 200; ++tries) {
       port = next_port();
       if (communicator->initServer(loopback, port, type) == status_t::SUCCESS) return;
@@ -78,8 +84,17 @@ struct Side {
   std::uint16_t port = 0;
 };
 
+/// For ByWire: the value of HMC_TRANSPORT, or all wires that need no device. Evaluated before any test changes it.
+inline std::vector<std::string> tested_wires() {
+  static const char* const given = ::getenv("HMC_TRANSPORT");
+  return given != nullptr ? std::vector<std::string>{given} : std::vector<std::string>{"", "tcp", "ucx"};
+}
+inline std::string wire_name(const ::testing::TestParamInfo<std::string>& info) {
+  return info.param.empty() ? "shm" : info.param;
+}
+
 /// By the value of HMC_TRANSPORT; "": shared memory, because both are on one node.
-class ByWire : public ::testing::TestWithParam<const char*> {
+class ByWire : public ::testing::TestWithParam<std::string> {
  protected:
   ScopedEnv transport{"HMC_TRANSPORT", GetParam()};
   ScopedEnv timeout{"HMC_TIMEOUT_S", "60"};
@@ -90,7 +105,7 @@ struct Pair {
   explicit Pair(std::size_t server_bytes = 1 << 20, std::size_t client_bytes = 0)
       : server(server_bytes), client(client_bytes > 0 ? client_bytes : server_bytes) {
     server.serve();
-    EXPECT_EQ(client.communicator->connectTo(loopback, server.port, ConnType::UCX), status_t::SUCCESS);
+    EXPECT_EQ(client.communicator->connectTo(loopback, server.port, conn_type()), status_t::SUCCESS);
   }
   std::uint16_t port() const { return server.port; }
   Communicator& s() const { return *server.communicator; }

@@ -117,7 +117,7 @@ TEST_P(Paired, several_peers_send_to_one_receiver) {
   for (int i = 0; i < peers; ++i) {
     senders.push_back(std::make_unique<Side>(64 << 10));
     senders.back()->serve();  // so that the receiver can name it
-    ASSERT_EQ(senders.back()->communicator->connectTo(loopback, receiver.port, ConnType::UCX), SUCCESS);
+    ASSERT_EQ(senders.back()->communicator->connectTo(loopback, receiver.port, conn_type()), SUCCESS);
   }
   std::vector<std::future<void>> work;
   for (int i = 0; i < peers; ++i) {
@@ -166,7 +166,7 @@ TEST_P(Paired, puts_and_messages_of_one_pair_run_beside_each_other) {
   Pair pair(64 << 10, 4 << 20);
   Side other(4 << 20);
   other.serve();
-  ASSERT_EQ(pair.c().connectTo(loopback, other.port, ConnType::UCX), SUCCESS);
+  ASSERT_EQ(pair.c().connectTo(loopback, other.port, conn_type()), SUCCESS);
   auto out = message(0, 1, 2 << 20);
   std::vector<std::uint8_t> in(out.size());
   std::size_t received = 0;
@@ -184,8 +184,7 @@ TEST_P(Paired, puts_and_messages_of_one_pair_run_beside_each_other) {
   EXPECT_EQ(mismatch(other.at(0), 0, 2, 0, 4 << 20), 4U << 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(, Paired, ::testing::Values("", "tcp", "ucx"),
-                         [](const auto& info) { return *info.param != '\0' ? std::string(info.param) : "shm"; });
+INSTANTIATE_TEST_SUITE_P(, Paired, ::testing::ValuesIn(tested_wires()), wire_name);
 
 }  // namespace
 }  // namespace hmc::test

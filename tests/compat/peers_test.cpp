@@ -15,7 +15,8 @@ using test::loopback;
 
 struct Node {
   explicit Node(const base::Env& env)
-      : buffer(std::make_shared<ConnBuffer>(0, 1 << 16, MemoryType::CPU)), peers(buffer, {"tcp"}, env, base::Log{}) {}
+      : buffer(std::make_shared<ConnBuffer>(0, 1 << 16, MemoryType::CPU)),
+        peers(buffer, {"tcp"}, 1, env, base::Log{}) {}
   void serve() {
     for (int tries = 0; tries < 200; ++tries) {
       name = {loopback, test::Side::next_port()};

@@ -30,7 +30,7 @@ std::string socket_folder() {
 bool serve(std::uint16_t port, const std::string& folder, const compat::Pipe& ready) {
   Side side(4096);
   const bool listens =
-      side.communicator->initServer(loopback, port, 0, Communicator::udsPathFor(folder, 0), ConnType::UCX) == SUCCESS;
+      side.communicator->initServer(loopback, port, 0, Communicator::udsPathFor(folder, 0), conn_type()) == SUCCESS;
   ready.put(listens ? 1 : 0);
   for (std::uint64_t round = 1; listens && round <= rounds(); ++round) {
     std::uint64_t tag = 0;
@@ -57,7 +57,7 @@ TEST_P(ByWire, put_is_visible_when_a_control_message_arrives) {
     Communicator::CtrlLink link;
     link.transport = Communicator::CtrlTransport::UDS;
     link.uds_path = Communicator::udsPathFor(folder, 0);
-    ASSERT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, ConnType::UCX), SUCCESS);
+    ASSERT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, conn_type()), SUCCESS);
     for (std::uint64_t round = 1; round <= rounds(); ++round) {
       for (std::size_t i = 0; i < words; ++i) {
         const std::uint64_t word = round * 1000 + i;

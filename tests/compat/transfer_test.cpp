@@ -65,7 +65,7 @@ TEST_P(ByWire, ids_are_unique_over_peers_and_time_and_waits_work_in_any_order) {
   std::set<std::uint64_t> all;
   for (Side* server : {&first, &second}) {
     server->serve();
-    ASSERT_EQ(client.communicator->connectTo(loopback, server->port, ConnType::UCX), SUCCESS);
+    ASSERT_EQ(client.communicator->connectTo(loopback, server->port, conn_type()), SUCCESS);
   }
   fill(client.at(0), 0, 1, 0, 1 << 20);
   for (int round = 0; round < 5; ++round) {
@@ -119,6 +119,26 @@ TEST_P(ByWire, pipeline_moves_position_dependent_data) {
   }
 }
 
+TEST_P(ByWire, several_channels_move_every_byte_of_large_transfers) {
+  const std::size_t size = (9 << 20) - 77;
+  Side server(9 << 20, 4), client(9 << 20, 3);
+  server.serve();
+  ASSERT_EQ(client.communicator->connectTo(loopback, server.port, conn_type()), SUCCESS);
+  for (std::uint64_t call = 1; call <= 3; ++call) {
+    fill(client.at(0), 0, call, 77, size);
+    ASSERT_EQ(client.communicator->put(loopback, server.port, 0, 77, size), SUCCESS);
+    ASSERT_EQ(mismatch(server.at(77), 0, call, 77, size), size);
+    fill(server.at(0), 1, call, 0, size);
+    ASSERT_EQ(client.communicator->get(loopback, server.port, 77, 0, size), SUCCESS);
+    ASSERT_EQ(mismatch(client.at(77), 1, call, 0, size), size);
+    // The message's signal must not overtake bytes on another queue pair.
+    std::thread receiver([&] { EXPECT_EQ(server.communicator->recv(loopback, 3, size), SUCCESS); });
+    EXPECT_EQ(client.communicator->send(loopback, 77, size), SUCCESS);
+    receiver.join();
+    ASSERT_EQ(mismatch(server.at(3), 1, call, 0, size), size);
+  }
+}
+
 TEST_P(ByWire, range_beyond_a_buffer_is_an_error_even_if_the_sum_wraps_around) {
   Pair pair(1 << 20, 2 << 20);
   std::uint64_t id = 0;
@@ -159,8 +179,7 @@ TEST_P(ByWire, write_to_and_read_from_use_the_same_offset_on_both_sides) {
   EXPECT_EQ(mismatch(pair.client.at(200), 1, 4, 200, 300), 300U);
 }
 
-INSTANTIATE_TEST_SUITE_P(, ByWire, ::testing::Values("", "tcp", "ucx"),
-                         [](const auto& info) { return *info.param != '\0' ? std::string(info.param) : "shm"; });
+INSTANTIATE_TEST_SUITE_P(, ByWire, ::testing::ValuesIn(tested_wires()), wire_name);
 
 }  // namespace
 }  // namespace hmc::test

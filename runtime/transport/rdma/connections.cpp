@@ -20,7 +20,9 @@ namespace hmc::transport::rdma {
 
 namespace {
 
-constexpr std::uint32_t protocol_version = 1;
+constexpr std::uint32_t protocol_version = 2;
+/// In an address: the peer sends its own rank as origin.
+constexpr std::uint32_t own_rank = UINT32_MAX;
 constexpr std::int64_t first_repeat_ns = 5'000'000;
 constexpr std::int64_t longest_repeat_ns = 200'000'000;
 
@@ -96,9 +98,9 @@ void Connections::create_datagrams() {
     throw_errno("can't arm a completion channel", error);
 }
 
-base::Bytes Connections::address() const {
+base::Bytes Connections::encode_address(std::uint64_t secret, std::uint32_t origin) const {
   base::ByteWriter out;
-  out.number(protocol_version).number(secret_).number(datagram_key_).number(datagrams_->qp_num);
+  out.number(protocol_version).number(secret).number(origin).number(datagram_key_).number(datagrams_->qp_num);
   out.raw(std::as_bytes(std::span(device_.gid().raw))).number(device_.port_attributes().lid);
   out.number(static_cast<std::uint8_t>(device_.port_attributes().active_mtu));
   out.number(static_cast<std::uint8_t>(std::clamp(device_.attributes().max_qp_rd_atom, 1, 16)));
@@ -106,30 +108,73 @@ base::Bytes Connections::address() const {
   return out.take();
 }
 
+base::Bytes Connections::address() const { return encode_address(secret_, own_rank); }
+
+void Connections::create_peers(std::size_t count) {
+  peers_.clear();
+  for (std::size_t number = 0; number < count; ++number) {
+    Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
+    peer.rank = static_cast<int>(number);
+  }
+}
+
+void Connections::know(Peer& peer, base::ByteView address) const {
+  base::ByteReader in(address);
+  if (in.number<std::uint32_t>() != protocol_version)
+    throw Error(Code::refused, "verbs", fmt::format("rank {} has another version of this wire", peer.rank));
+  peer.secret = in.number<std::uint64_t>();
+  peer.origin = in.number<std::uint32_t>();
+  if (peer.origin == own_rank) peer.origin = static_cast<std::uint32_t>(options_.rank);
+  peer.datagram_key = in.number<std::uint32_t>();
+  peer.datagram_number = in.number<std::uint32_t>();
+  const base::ByteView gid = in.raw(sizeof peer.remote.gid.raw);
+  if (in.ok()) std::memcpy(peer.remote.gid.raw, gid.data(), gid.size());
+  peer.remote.lid = in.number<std::uint16_t>();
+  peer.remote.mtu = in.number<std::uint8_t>();
+  peer.remote.reads = in.number<std::uint8_t>();
+  const auto theirs = in.number<std::uint8_t>();
+  peer.queue_pairs = std::min<std::uint32_t>(theirs, static_cast<std::uint32_t>(options_.queue_pairs));
+  if (!in.complete() || peer.queue_pairs == 0)
+    throw Error(Code::refused, "verbs", fmt::format("rank {} sent a malformed address", peer.rank));
+  peer.has_address = true;
+}
+
 void Connections::set_addresses(const std::vector<base::Bytes>& addresses) {
   const std::lock_guard guard(lock_);
-  peers_.clear();
-  for (const base::Bytes& address : addresses) {
-    Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
-    peer.rank = static_cast<int>(peers_.size()) - 1;
-    if (address.empty()) continue;
-    base::ByteReader in(address);
-    if (in.number<std::uint32_t>() != protocol_version)
-      throw Error(Code::refused, "verbs", fmt::format("rank {} has another version of this wire", peer.rank));
-    peer.secret = in.number<std::uint64_t>();
-    peer.datagram_key = in.number<std::uint32_t>();
-    peer.datagram_number = in.number<std::uint32_t>();
-    const base::ByteView gid = in.raw(sizeof peer.remote.gid.raw);
-    if (in.ok()) std::memcpy(peer.remote.gid.raw, gid.data(), gid.size());
-    peer.remote.lid = in.number<std::uint16_t>();
-    peer.remote.mtu = in.number<std::uint8_t>();
-    peer.remote.reads = in.number<std::uint8_t>();
-    const auto theirs = in.number<std::uint8_t>();
-    peer.queue_pairs = std::min<std::uint32_t>(theirs, static_cast<std::uint32_t>(options_.queue_pairs));
-    if (!in.complete() || peer.queue_pairs == 0)
-      throw Error(Code::refused, "verbs", fmt::format("rank {} sent a malformed address", peer.rank));
-    peer.has_address = true;
+  create_peers(addresses.size());
+  for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
+    peers_[rank]->accepted_secret = secret_;
+    if (!addresses[rank].empty()) know(*peers_[rank], addresses[rank]);
   }
+}
+
+base::Bytes Connections::offer(int number) {
+  const std::lock_guard guard(lock_);
+  if (peers_.empty()) create_peers(static_cast<std::size_t>(options_.size));
+  Peer& peer = at(number);
+  if (!peer.pairs.empty())
+    throw Error(Code::error, "verbs", fmt::format("requests of an earlier peer {} are still in flight", number));
+  peer.accepted_secret = make_nonce();
+  return encode_address(peer.accepted_secret, static_cast<std::uint32_t>(number));
+}
+
+void Connections::add(int number, base::ByteView address) {
+  const std::lock_guard guard(lock_);
+  know(at(number), address);
+}
+
+void Connections::refuse(Peer& peer) noexcept {
+  const std::lock_guard guard(lock_);
+  peer.accepted_secret = 0;
+}
+
+void Connections::forget(Peer& peer) noexcept {
+  const std::lock_guard guard(lock_);
+  for (const auto& pair : peer.pairs) reserved_completions_ -= pair->depth();
+  const int rank = peer.rank;
+  std::destroy_at(&peer);
+  std::construct_at(&peer);
+  peer.rank = rank;
 }
 
 void Connections::create(Peer& peer) {
@@ -169,7 +214,7 @@ void Connections::connect_pairs(Peer& peer, base::ByteReader& in) {
 void Connections::send(Peer& peer, Kind kind) noexcept {
   if (sends_in_flight_ == sends || peer.route == nullptr) return;  // the peer, or this rank, repeats its request
   base::ByteWriter out;
-  out.number(kind).number(peer.secret).number(static_cast<std::uint32_t>(options_.rank));
+  out.number(kind).number(peer.secret).number(peer.origin);
   if (kind == Kind::refusal)
     out.text(std::string_view(peer.refusal).substr(0, 200));
   else
@@ -204,9 +249,15 @@ void Connections::receive(base::ByteView bytes) noexcept {
   const auto kind = in.number<Kind>();
   const auto secret = in.number<std::uint64_t>();
   const auto rank = in.number<std::uint32_t>();
-  if (!in.ok() || kind > Kind::refusal || secret != secret_ || rank >= peers_.size() || !peers_[rank]->has_address ||
-      (kind != Kind::refusal && in.left() != peers_[rank]->queue_pairs * 8)) {
-    if (refusals_.fetch_add(1, std::memory_order_relaxed) == 0)
+  const bool is_known = in.ok() && kind <= Kind::refusal && rank < peers_.size() &&
+                        peers_[rank]->accepted_secret != 0 && secret == peers_[rank]->accepted_secret;
+  // The peer has this side's offer before this side has its address. It repeats its request.
+  if (is_known && !peers_[rank]->has_address) return;
+  if (!is_known || (kind != Kind::refusal && in.left() != peers_[rank]->queue_pairs * 8)) {
+    const bool is_first = refusals_.fetch_add(1, std::memory_order_relaxed) == 0;
+    if (is_first && options_.rank < 0)
+      options_.log.info("verbs: dropped a handshake message from an unknown or removed peer");
+    else if (is_first)
       options_.log.warn("verbs: dropped a handshake message from outside the job");
     return;
   }

@@ -18,8 +18,8 @@
 namespace hmc::transport::rdma {
 
 struct Options {
-  int rank = 0;
-  int size = 1;
+  int rank = 0;                               ///< in the job; -1: an OpenWire outside a job
+  int size = 1;                               ///< of the job, or the number of peers of an OpenWire
   std::string device;                         ///< HMC_RDMA_DEVICE
   int gid_index = -1;                         ///< HMC_RDMA_GID; negative: by preference
   int queue_pairs = 1;                        ///< HMC_RDMA_QPS: per peer, for large transfers
@@ -35,8 +35,10 @@ struct Peer {
   Remote remote;  ///< without number and first_packet
   std::uint32_t datagram_number = 0;
   std::uint32_t datagram_key = 0;
-  std::uint64_t secret = 0;       ///< every handshake message to the peer must contain it
-  std::uint32_t queue_pairs = 1;  ///< agreed: the smaller number of both sides
+  std::uint64_t secret = 0;           ///< every handshake message to the peer must contain it
+  std::uint64_t accepted_secret = 0;  ///< every handshake message from the peer must contain it; 0: none is accepted
+  std::uint32_t origin = 0;           ///< the number by which the peer knows this side; in a job its rank
+  std::uint32_t queue_pairs = 1;      ///< agreed: the smaller number of both sides
   Owned<ibv_ah> route;
   std::vector<std::unique_ptr<QueuePair>> pairs;
   bool is_connected = false;  ///< this side accepts the peer's requests
@@ -57,8 +59,8 @@ struct Peer {
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue
 /// pairs, and repeats it until the peer replies with its own. The peer's progress thread answers, also while its owner
 /// computes. A reply tells that the peer's queue pairs accept requests, so each side posts only after a reply to its
-/// own request. Crossing requests need no rule: both carry the same numbers. A message without the receiver's secret is
-/// dropped and counted.
+/// own request. Crossing requests need no rule: both carry the same numbers. A message without a secret of the receiver
+/// is dropped and counted.
 /// Threads: connect() and the constructor by the owner; the progress thread sleeps on the datagrams' completion
 /// channel.
 class Connections {
@@ -71,6 +73,13 @@ class Connections {
 
   base::Bytes address() const;
   void set_addresses(const std::vector<base::Bytes>& addresses);
+  // ---- outside a job: peers come and go. OpenWire states the order of the calls.
+  base::Bytes offer(int number);
+  void add(int number, base::ByteView address);
+  /// No handshake message of the peer is accepted any more: the progress thread leaves the peer alone.
+  void refuse(Peer& peer) noexcept;
+  /// Destroys the queue pairs, which are idle, after refuse(). The number is free.
+  void forget(Peer& peer) noexcept;
   const Device& device() const noexcept { return device_; }
   /// Completions of the requests on all connections. Their ids are in the upper half those of pair_of().
   ibv_cq* completions() const noexcept { return completions_.get(); }
@@ -79,11 +88,15 @@ class Connections {
   const Peer& at(int rank) const noexcept { return *peers_[static_cast<std::size_t>(rank)]; }
   /// The peer and the queue pair of a completion's id.
   Peer& peer_of(std::uint64_t id) noexcept { return at(static_cast<int>((id >> 32) & 0xffffff)); }
-  QueuePair& pair_of(std::uint64_t id) noexcept { return *peer_of(id).pairs[id >> 56]; }
+  /// Null: the queue pair was destroyed.
+  QueuePair* pair_of(std::uint64_t id) noexcept {
+    const auto& pairs = peer_of(id).pairs;
+    return (id >> 56) < pairs.size() ? pairs[id >> 56].get() : nullptr;
+  }
 
   /// Returns when the peer accepts requests.
   base::Status connect(Peer& peer) noexcept;
-  /// Messages without this rank's secret, or malformed ones.
+  /// Messages without a secret of this side, or malformed ones.
   std::uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
 
  private:
@@ -93,6 +106,10 @@ class Connections {
   static constexpr std::size_t header = 40;  // of the network, before each received datagram
   static constexpr std::size_t most_bytes = 256;
 
+  base::Bytes encode_address(std::uint64_t secret, std::uint32_t origin) const;
+  void create_peers(std::size_t count);
+  /// Throws Error{refused}.
+  void know(Peer& peer, base::ByteView address) const;
   void create_datagrams();
   void run() noexcept;
   int serve() noexcept;

@@ -124,9 +124,36 @@ void RdmaWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
   connections_.set_addresses(addresses);
 }
 
+base::Bytes RdmaWire::offer(int number) {
+  open_.reserve(static_cast<std::size_t>(options_.size));  // so that open() doesn't allocate
+  return connections_.offer(number);
+}
+
+void RdmaWire::remove_peer(int number) noexcept {
+  if (number >= connections_.count()) return;  // nothing was offered yet
+  Peer& peer = connections_.at(number);
+  connections_.refuse(peer);
+  if (peer.failure.ok()) peer.failure = base::Status::failure(Code::peer_failed, "the peer was removed", number);
+  for (const auto& pair : peer.pairs) pair->fail();
+  // The device completes every request. A later peer with this number must not see these completions.
+  const auto is_idle = [&] {
+    return std::ranges::all_of(peer.pairs, [](const auto& pair) { return pair->is_idle(); });
+  };
+  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
+  unsigned rounds = 0;
+  while (!is_idle() && base::now_ns() < limit)
+    if (progress() == 0) idle(rounds);
+  if (!is_idle()) {
+    options_.log.warn("verbs: requests of the removed peer {} don't complete: its number isn't used again", number);
+    return;
+  }
+  std::erase(open_, &peer);
+  connections_.forget(peer);
+}
+
 Reach RdmaWire::reaches(int peer) const {
   // For all ranks or for none: the atomics on a rank's words must not be divided between a device and a CPU.
-  if (without_ >= 0 || peer < 0 || peer >= connections_.count())
+  if (without_ >= 0 || peer < 0 || peer >= connections_.count() || !connections_.at(peer).has_address)
     return {false, fmt::format("rank {} has no verbs wire", without_ >= 0 ? without_ : peer)};
   return {true, fmt::format("RDMA by {}; 64-bit fetch-add and compare-swap by the device, other atomics by loops of "
                             "compare-swaps",
@@ -524,34 +551,36 @@ int RdmaWire::progress() noexcept {
 
 void RdmaWire::complete(const ibv_wc& completion, bool fails_all) noexcept {
   Peer& peer = connections_.peer_of(completion.wr_id);
+  QueuePair* const pair = connections_.pair_of(completion.wr_id);
+  if (pair == nullptr) [[unlikely]]
+    return;
   if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
     fail(peer, Library::get().ibv_wc_status_str(completion.status));
   const base::Status failure = completion.status == IBV_WC_SUCCESS ? base::Status{} : peer.failure;
-  connections_.pair_of(completion.wr_id)
-      .complete(completion.wr_id, [&](const Record& record, std::uint64_t result, bool is_last) noexcept {
-        const base::Status status = is_last || fails_all ? failure : base::Status{};
-        if (record.is_stripe) {
-          --peer.stripes;
-          --stripes_;
-        }
-        switch (record.kind) {
-          case Record::Kind::none: break;
-          case Record::Kind::ticket: transfers_.advance(record.ticket, status); break;
-          case Record::Kind::copy_out:
-            if (status.ok() && transfers_.find(record.ticket) != nullptr)
-              std::memcpy(record.destination, buffers_.at(record.slot), record.bytes);
-            transfers_.advance(record.ticket, status);
-            break;
-          case Record::Kind::atomic:
-            if (Transfer* const transfer = transfers_.find(record.ticket);
-                transfer != nullptr && status.ok() && transfer->result != nullptr)
-              *transfer->result = result;
-            transfers_.advance(record.ticket, status);
-            break;
-          case Record::Kind::loop: continue_loop(peer, record.ticket, result, status); break;
-        }
-        if (record.slot != 0) buffers_.give_back(record.slot);
-      });
+  pair->complete(completion.wr_id, [&](const Record& record, std::uint64_t result, bool is_last) noexcept {
+    const base::Status status = is_last || fails_all ? failure : base::Status{};
+    if (record.is_stripe) {
+      --peer.stripes;
+      --stripes_;
+    }
+    switch (record.kind) {
+      case Record::Kind::none: break;
+      case Record::Kind::ticket: transfers_.advance(record.ticket, status); break;
+      case Record::Kind::copy_out:
+        if (status.ok() && transfers_.find(record.ticket) != nullptr)
+          std::memcpy(record.destination, buffers_.at(record.slot), record.bytes);
+        transfers_.advance(record.ticket, status);
+        break;
+      case Record::Kind::atomic:
+        if (Transfer* const transfer = transfers_.find(record.ticket);
+            transfer != nullptr && status.ok() && transfer->result != nullptr)
+          *transfer->result = result;
+        transfers_.advance(record.ticket, status);
+        break;
+      case Record::Kind::loop: continue_loop(peer, record.ticket, result, status); break;
+    }
+    if (record.slot != 0) buffers_.give_back(record.slot);
+  });
 }
 
 void RdmaWire::fail(Peer& peer, const char* why) noexcept {

@@ -16,7 +16,7 @@ namespace hmc::transport::rdma {
 
 /// README.md states the guarantees and the path of each verb.
 /// Threads: the owner. Connections' progress thread answers peers that connect; it touches no transfer.
-class RdmaWire final : public Wire {
+class RdmaWire final : public OpenWire {
  public:
   /// Throws Error{unavailable}.
   explicit RdmaWire(const Options& options);
@@ -26,6 +26,10 @@ class RdmaWire final : public Wire {
   Capabilities capabilities() const noexcept override;
   base::Bytes address() override { return connections_.address(); }
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
+  base::Bytes offer(int number) override;
+  void add_peer(int number, base::ByteView address) override { connections_.add(number, address); }
+  void remove_peer(int number) noexcept override;
+  base::Status peer_status(int number) noexcept override { return connections_.at(number).failure; }
   Reach reaches(int peer) const override;
   base::Bytes register_region(const Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
