@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include <hmc/error.hpp>
 
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
+#include "runtime/transport/rdma_port.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
 #ifdef HMC_HAVE_UCX
 #include "runtime/transport/am/ucx/ucx_wire.hpp"
@@ -41,21 +39,6 @@ std::unique_ptr<Wire> make_verbs([[maybe_unused]] const WireContext& context) {
 #endif
 }
 
-/// True if /dev/infiniband has devices and an RDMA port is active. Without RDMA, UCX uses TCP, and is slower than the
-/// tcp wire.
-bool has_rdma_device() {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::is_empty("/dev/infiniband", error) || error) return false;
-  for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error))
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", error)) {
-      std::ifstream in(port.path() / "state");  // "4: ACTIVE"
-      std::string state;
-      if (std::getline(in, state) && state.find("ACTIVE") != std::string::npos) return true;
-    }
-  return false;
-}
-
 }  // namespace
 
 std::vector<WireInfo> list_wires() {
@@ -67,10 +50,11 @@ std::vector<WireInfo> list_wires() {
   wires.push_back({"verbs", false, "built without libibverbs-dev"});
 #endif
 #ifdef HMC_HAVE_UCX
-  wires.push_back(
-      {"ucx", true,
-       transport::ucx_description() +
-           (has_rdma_device() ? ", an RDMA port is active" : ", not used by default: no RDMA port is active")});
+  wires.push_back({"ucx", true,
+                   transport::ucx_description() +
+                       (transport::has_active_rdma_port()
+                            ? ", an RDMA port is active: one-sided put and get if a trial succeeds when the wire starts"
+                            : ", not used by default: no RDMA port is active")});
 #else
   wires.push_back({"ucx", false, "built without libucx-dev"});
 #endif
@@ -79,7 +63,8 @@ std::vector<WireInfo> list_wires() {
 }
 
 std::string_view wire_between_nodes(bool one_machine) {
-  if (one_machine || !has_rdma_device()) return "tcp";
+  // Without RDMA, UCX uses TCP, and is slower than the tcp wire.
+  if (one_machine || !transport::has_active_rdma_port()) return "tcp";
 #if defined(HMC_HAVE_VERBS)
   return "verbs";
 #elif defined(HMC_HAVE_UCX)

@@ -78,7 +78,8 @@ struct DirectReceive {
 /// Properties of a wire: printed by hmcinfo, read where a wire is chosen.
 struct Capabilities {
   bool direct = false;             ///< channels provide load/store addresses
-  bool needs_target = false;       ///< the target's CPU executes the verbs, so the target needs a progress thread
+  bool needs_target = false;       ///< the target's CPU executes verbs, so the target needs a progress thread
+  bool one_sided = false;          ///< put, get, put_signal and flush complete without the target's CPU
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
   bool atomic_with_cpu = true;     ///< atomics are atomic with those of the target's CPU
 };
@@ -145,6 +146,14 @@ class Wire : public progress::WireTickets {
   virtual void deregister_region(const Region& mine) noexcept = 0;
   /// As deregister_region, while peers may still have channels. Their transfers with the region may fail, others not.
   virtual void retire_region(const Region& mine) noexcept { deregister_region(mine); }
+
+  // ---- the caller's memory
+  /// Registers local memory, so that puts from it and gets to it need no registration per call. Returns false if this
+  /// wire needs none. Throws Error{unavailable} if the memory can't be registered.
+  virtual bool register_local([[maybe_unused]] std::byte* memory, [[maybe_unused]] std::size_t bytes) { return false; }
+  /// Waits for the transfers in flight, at most half a second; the memory stays registered if some are left.
+  virtual void deregister_local([[maybe_unused]] const std::byte* memory, [[maybe_unused]] std::size_t bytes) noexcept {
+  }
 
   // ---- direct receive
   /// Until end_receive_into(), puts into this part of this rank's region may write to `receive.to` instead. Returns

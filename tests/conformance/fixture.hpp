@@ -43,7 +43,8 @@ class Fixture {
   int next() const;
   int previous() const;
 
-  void barrier();  ///< over the control plane; makes no progress on the wire
+  void barrier();                                           ///< over the control plane; makes no progress on the wire
+  std::vector<base::Bytes> allgather(base::ByteView mine);  ///< likewise
   void wait(Ticket ticket);
   void flush(int peer = -1);
   void fence();
@@ -58,7 +59,6 @@ class Fixture {
  private:
   friend class Window;
   std::unique_ptr<transport::Wire> make(const std::string& name);
-  std::vector<base::Bytes> allgather(base::ByteView mine);
 
   base::Waiter waiter_;
   base::Log log_;

@@ -29,7 +29,7 @@ base::Status no_memory(int peer) noexcept {
 /// Access to a region of one peer.
 class AmWire::Channel final : public transport::Channel {
  public:
-  Channel(AmWire& wire, int peer, const Regions::Key& region);
+  Channel(AmWire& wire, int peer, const Regions::Key& region, std::uint64_t base, base::ByteView key);
   ~Channel() override;
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override;
@@ -39,8 +39,14 @@ class AmWire::Channel final : public transport::Channel {
   base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
                       Ticket& ticket) noexcept override;
 
+  /// The verbs put, get and put_signal are one-sided. Under the wire's lock.
+  bool is_one_sided() const noexcept { return !key.empty(); }
+
   const int peer;
   const Regions::Key region;
+  const std::uint64_t base;  // the region's address at the peer
+  base::Bytes key;           // for OneSided; empty: verbs are messages
+  std::uint64_t memory = 0;  // the number of OneSided::open(); 0: not opened yet
 
  private:
   AmWire& wire_;
@@ -123,7 +129,11 @@ base::Bytes AmWire::register_region(const Region& mine) {
   const std::lock_guard guard(lock_);
   const Regions::Key region = regions_.add(mine.base, mine.bytes);
   base::ByteWriter key;
-  key.number(region.index).number(region.nonce);
+  key.number(region.index).number(region.nonce).number(reinterpret_cast<std::uint64_t>(mine.base));
+  if (OneSided* const one_sided = link_->one_sided(); one_sided != nullptr && mine.bytes > 0)
+    key.blob(one_sided->add(mine.base, mine.bytes));
+  else
+    key.blob({});
   return key.take();
 }
 
@@ -136,16 +146,29 @@ std::vector<std::unique_ptr<transport::Channel>> AmWire::connect(const Region&, 
     Regions::Key region;
     region.index = in.number<std::uint64_t>();
     region.nonce = in.number<std::uint64_t>();
+    const auto base = in.number<std::uint64_t>();
+    const base::ByteView one_sided = in.blob();
     if (!in.complete())
       throw Error(Code::refused, std::string(name()),
                   fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-    channels.push_back(std::make_unique<Channel>(*this, peer, region));
+    channels.push_back(std::make_unique<Channel>(*this, peer, region, base,
+                                                 link_->one_sided() != nullptr ? one_sided : base::ByteView{}));
   }
   return channels;
 }
 
 void AmWire::deregister_region(const Region& mine) noexcept {
   const std::lock_guard guard(lock_);
+  if (OneSided* const one_sided = link_->one_sided()) one_sided->remove(mine.base, mine.bytes);
+  end_region(mine);
+}
+
+void AmWire::retire_region(const Region& mine) noexcept {
+  const std::lock_guard guard(lock_);
+  end_region(mine);
+}
+
+void AmWire::end_region(const Region& mine) noexcept {
   Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
   if (region == nullptr) return;
   if (region->uses > 1) {
@@ -165,6 +188,7 @@ void AmWire::deregister_region(const Region& mine) noexcept {
 }
 
 bool AmWire::receive_into(const Region& mine, DirectReceive& receive) noexcept {
+  if (link_->one_sided() != nullptr) return false;  // puts write to the region itself
   const std::lock_guard guard(lock_);
   Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
   if (region == nullptr) return false;
@@ -201,7 +225,6 @@ base::Status AmWire::ready(const Channel& to) noexcept {
 /// `last` is sent with the last chunk, so its signal follows all bytes.
 base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                            Ticket& ticket) noexcept {
-  const std::lock_guard guard(lock_);
   if (const base::Status status = ready(to); !status.ok()) return status;
   Ticket opened = done;
   if (bytes > inline_bytes) {
@@ -216,7 +239,7 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
   peer.asked = peer.posted;
   if (!status.ok()) {
     progress_locked();  // closes the connection to the peer, so the link releases the earlier chunks
-    tickets_.drop(opened);
+    tickets_.release(opened);
   } else if (tickets_.find(opened) != nullptr) {
     ticket = opened;
   }
@@ -231,12 +254,86 @@ base::Status AmWire::start(AmPeer& peer, const Message& message, const Tickets::
   copy.ticket = opened;
   const base::Status status = peers_.post(peer, copy, nullptr, 0, done);
   if (!status.ok()) {
-    tickets_.drop(opened);
+    tickets_.release(opened);
     return status;
   }
   // Answers arrive in the order of their requests, so a later flush also covers a get whose caller has abandoned it.
   peer.asked = peer.posted;
   ticket = opened;
+  return status;
+}
+
+// ---- one-sided verbs
+
+base::Status AmWire::before_move(Channel& to) noexcept {
+  if (const base::Status status = ready(to); !status.ok()) return status;
+  AmPeer& peer = peers_.at(to.peer);
+  if (const base::Status status = peers_.ready(peer); !status.ok()) return status;
+  if (to.memory == 0) [[unlikely]] {
+    to.memory = link_->one_sided()->open(to.peer, to.key);
+    if (to.memory == 0) {
+      options_.log.info("{}: verbs to rank {} are messages: its memory can't be accessed otherwise", name(), to.peer);
+      to.key.clear();
+      return {};
+    }
+  }
+  // Atomics are messages, which the link doesn't order with one-sided puts.
+  if (peer.asked > peer.flushed && peer.atomics_fence < fences_)
+    if (const base::Status status = settle(peer); !status.ok()) return status;
+  if (peer.moved == peer.moves_flushed) peer.moves_fence = fences_;
+  if (ordered_ != fences_) {
+    link_->one_sided()->fence();
+    ordered_ = fences_;
+  }
+  return {};
+}
+
+base::Status AmWire::settle(AmPeer& peer) noexcept {
+  Ticket ticket = done;
+  if (const base::Status status = flush_dirty(peer.rank, peer.rank + 1, ticket); !status.ok()) return status;
+  base::Status status;
+  for (unsigned rounds = 1; status.ok() && tickets_.find(ticket) != nullptr; ++rounds) {
+    if (progress_locked() > 0) continue;
+    if (rounds % 64 != 0) {
+      base::cpu_relax();
+      continue;
+    }
+    ::sched_yield();
+    if (options_.waiter != nullptr) status = options_.waiter->page().aborted();
+  }
+  tickets_.release(ticket);  // a failed one
+  return peer.failure.ok() ? status : peer.failure;
+}
+
+base::Status AmWire::put_one_sided(Channel& to, const void* source, std::uint64_t bytes, std::uint64_t offset,
+                                   Ticket& ticket) noexcept {
+  AmPeer& peer = peers_.at(to.peer);
+  Message put = message(MessageKind::put, {}, to.base + offset);
+  put.region = to.memory;
+  Ticket opened = done;
+  if (bytes > inline_bytes) {
+    opened = tickets_.open({.peer = to.peer, .left = 1, .channel = &to});
+    if (opened == done) return no_memory(to.peer);
+  }
+  const base::Status status = peers_.move(peer, put, source, bytes, opened);
+  if (!status.ok())
+    tickets_.release(opened);
+  else if (tickets_.find(opened) != nullptr)
+    ticket = opened;
+  return status;
+}
+
+base::Status AmWire::get_one_sided(Channel& to, void* destination, std::uint64_t bytes, std::uint64_t offset,
+                                   Ticket& ticket) noexcept {
+  Message get = message(MessageKind::get, {}, to.base + offset);
+  get.region = to.memory;
+  const Ticket opened = tickets_.open({.peer = to.peer, .left = 1, .channel = &to});
+  if (opened == done) return no_memory(to.peer);
+  const base::Status status = peers_.move(peers_.at(to.peer), get, destination, bytes, opened);
+  if (!status.ok())
+    tickets_.release(opened);
+  else if (tickets_.find(opened) != nullptr)
+    ticket = opened;
   return status;
 }
 
@@ -250,23 +347,28 @@ base::Status AmWire::flush(int peer, Ticket& ticket) noexcept {
 
 base::Status AmWire::flush_dirty(int first, int last, Ticket& ticket) noexcept {
   const auto dirty = [&](int rank) { return peers_.at(rank).asked > peers_.at(rank).flushed; };
+  const auto has_moves = [&](int rank) { return peers_.at(rank).moved > peers_.at(rank).moves_flushed; };
   std::uint64_t count = 0;
-  for (int rank = first; rank < last; ++rank) count += dirty(rank) ? 1 : 0;
+  for (int rank = first; rank < last; ++rank) count += (dirty(rank) ? 1U : 0U) + (has_moves(rank) ? 1U : 0U);
   if (count == 0) return {};
   const Ticket opened = tickets_.open({.peer = last - first == 1 ? first : -1, .left = count});
   if (opened == done) return no_memory(-1);
   for (int rank = first; rank < last; ++rank) {
-    if (!dirty(rank)) continue;
     AmPeer& to = peers_.at(rank);
+    const bool with_moves = has_moves(rank);
     Message request = message(MessageKind::flush, {}, 0);
-    request.ticket = opened;
-    request.first = to.posted;
-    const base::Status status = peers_.post(to, request, nullptr, 0, done);
+    base::Status status;
+    if (dirty(rank)) {
+      request.ticket = opened;
+      request.first = to.posted;
+      status = peers_.post(to, request, nullptr, 0, done);
+    }
+    if (status.ok() && with_moves) status = peers_.move(to, request, nullptr, 0, opened);
     if (status.ok()) continue;
-    tickets_.drop(opened);
+    tickets_.release(opened);
     return status;
   }
-  ticket = opened;
+  if (tickets_.known(opened) != nullptr) ticket = opened;
   return {};
 }
 
@@ -291,7 +393,7 @@ void AmWire::reclaim(Ticket ticket, std::int64_t limit) noexcept {
                                             peer.rank));
     progress_locked();
   }
-  tickets_.drop(ticket);
+  tickets_.release(ticket);
 }
 
 void AmWire::abandon(Ticket ticket) noexcept {
@@ -300,8 +402,9 @@ void AmWire::abandon(Ticket ticket) noexcept {
   reclaim(ticket, base::now_ns() + longest_reclaim_ns);
 }
 
-AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& key)
-    : peer(peer_rank), region(key), wire_(wire) {
+AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region_key, std::uint64_t region_base,
+                         base::ByteView one_sided)
+    : peer(peer_rank), region(region_key), base(region_base), key(one_sided.begin(), one_sided.end()), wire_(wire) {
   const std::lock_guard guard(wire_.lock_);
   wire_.target_.add_channel(peer, region);
 }
@@ -317,18 +420,39 @@ AmWire::Channel::~Channel() {
   index = 0;
   for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
     wire_.reclaim(ticket, limit);
+  if (memory != 0) wire_.link_->one_sided()->close(peer, memory);
 }
 
 base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std::size_t bytes,
                                   Ticket& ticket) noexcept {
   ticket = done;
   if (bytes == 0) return {};
+  const std::lock_guard guard(wire_.lock_);
+  if (is_one_sided()) {
+    const base::Status status = wire_.before_move(*this);
+    if (!status.ok() || is_one_sided())
+      return status.ok() ? wire_.put_one_sided(*this, source, bytes, offset, ticket) : status;
+  }
   return wire_.write(*this, source, bytes, wire_.message(MessageKind::put, region, offset), ticket);
 }
 
 base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   ticket = done;
+  const std::lock_guard guard(wire_.lock_);
+  if (is_one_sided()) {
+    base::Status status = wire_.before_move(*this);
+    if (!status.ok()) return status;
+    if (is_one_sided()) {
+      if (bytes > 0) {
+        status = wire_.put_one_sided(*this, source, bytes, offset, ticket);
+        wire_.link_->one_sided()->fence();
+      }
+      Ticket unused = done;
+      if (status.ok()) status = wire_.put_one_sided(*this, &value, sizeof value, signal_offset, unused);
+      return status;
+    }
+  }
   Message last = wire_.message(MessageKind::put_signal, region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
@@ -339,6 +463,10 @@ base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
+  if (is_one_sided()) {
+    if (const base::Status status = wire_.before_move(*this); !status.ok()) return status;
+    if (is_one_sided()) return wire_.get_one_sided(*this, destination, bytes, offset, ticket);
+  }
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   Message request = wire_.message(MessageKind::get, region, offset);
   request.first = bytes;
@@ -357,6 +485,10 @@ base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset,
   const std::lock_guard guard(wire_.lock_);
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   AmPeer& to = wire_.peers_.at(peer);
+  // The link doesn't order messages with one-sided puts.
+  if (to.moved > to.moves_flushed && to.moves_fence < wire_.fences_)
+    if (const base::Status status = wire_.settle(to); !status.ok()) return status;
+  if (to.asked == to.flushed) to.atomics_fence = wire_.fences_;
   Message request = wire_.message(MessageKind::atomic, region, offset);
   request.op = static_cast<std::uint8_t>(atomic.op);
   request.width = atomic.width;

@@ -32,7 +32,9 @@ struct Options {
 
 Options options_of(const WireContext& context);
 
-/// The target's CPU executes every verb: on the target's progress thread, or in the target rank's own waits. The first
+/// The target's CPU executes the verbs: on the target's progress thread, or in the target rank's own waits. Exception:
+/// puts and gets to memory that the link can access by itself (OneSided); atomics are executed by the target's CPU also
+/// then, so all atomics on a word are atomic with each other, whatever devices the peers have. The first
 /// register_region() starts the progress thread. Connects on first use. README.md states the guarantees.
 ///
 /// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries to take it
@@ -45,7 +47,10 @@ class AmWire final : public OpenWire, private LinkUser {
 
   std::string_view name() const noexcept override { return link_->traits().name; }
   Capabilities capabilities() const noexcept override {
-    return {.direct = false, .needs_target = true, .put_inline_max = inline_bytes};
+    return {.direct = false,
+            .needs_target = true,
+            .one_sided = link_->one_sided() != nullptr,
+            .put_inline_max = inline_bytes};
   }
   base::Bytes address() override;
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
@@ -61,16 +66,23 @@ class AmWire final : public OpenWire, private LinkUser {
                                                            base::Deadline deadline) override;
   /// On return no message accesses the region, and its key is invalid. Takes at most two seconds.
   void deregister_region(const Region& mine) noexcept override;
+  /// Memory that peers access one-sidedly stays registered until the wire ends: an access with an invalid key would
+  /// fail the connection.
+  void retire_region(const Region& mine) noexcept override;
 
   bool receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   void end_receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   int progress() noexcept override;
-  base::Status test(Ticket ticket) noexcept override { return tickets_.test(ticket, lock_); }
+  base::Status test(Ticket ticket) noexcept override { return tickets_.test(ticket, &lock_); }
   /// On return the wire neither reads nor writes the transfer's local memory. If the peer doesn't receive the bytes of
   /// a put within one second, the wire closes the connection to that peer.
   void abandon(Ticket ticket) noexcept override;
-  /// A no-op: the target executes the messages of one sender in the order of sending.
-  base::Status fence() noexcept override { return {}; }
+  /// The target executes the messages of one sender in the order of sending. One-sided puts after a fence, and verbs of
+  /// the other kind than those before it, are ordered when they are posted.
+  base::Status fence() noexcept override {
+    ++fences_;
+    return {};
+  }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
   void all_left() noexcept override { all_left_ = true; }
 
@@ -120,6 +132,15 @@ class AmWire final : public OpenWire, private LinkUser {
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   base::Status write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                      Ticket& ticket) noexcept;
+  /// Before a one-sided put or get: opens the channel's memory and orders the put with the verbs before the last fence.
+  base::Status before_move(Channel& to) noexcept;
+  /// Waits until all verbs to the peer are visible there.
+  base::Status settle(AmPeer& peer) noexcept;
+  base::Status put_one_sided(Channel& to, const void* source, std::uint64_t bytes, std::uint64_t offset,
+                             Ticket& ticket) noexcept;
+  base::Status get_one_sided(Channel& to, void* destination, std::uint64_t bytes, std::uint64_t offset,
+                             Ticket& ticket) noexcept;
+  void end_region(const Region& mine) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
   base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
   static Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) noexcept;
@@ -133,6 +154,8 @@ class AmWire final : public OpenWire, private LinkUser {
   Peers peers_;
   Target target_;
   unsigned turn_ = 0;
+  std::uint64_t fences_ = 0;   // calls of fence(); only the owner
+  std::uint64_t ordered_ = 0;  // the value of fences_ at the last fence of the link's one-sided puts
   // Relaxed: it only tells the progress thread that the owner makes progress; it publishes no data.
   std::atomic<std::uint64_t> driven_{0};
   bool thread_asleep_ = true;  // also before the thread starts

@@ -217,6 +217,31 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   return sent.ok() ? base::Status{} : peer.failure;
 }
 
+base::Status Peers::move(AmPeer& peer, const Message& message, const void* local, std::uint64_t bytes,
+                         Ticket ticket) noexcept {
+  if (const base::Status status = ready(peer); !status.ok()) return status;
+  Sending* const record = take(peer, message);
+  if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer.rank);
+  record->ticket = ticket;
+  record->source = static_cast<const std::byte*>(local);
+  record->bytes = bytes;
+  if (message.kind == MessageKind::put && bytes <= inline_bytes) {
+    std::memcpy(record->data, local, bytes);
+    record->source = record->data;
+  }
+  if (message.kind == MessageKind::flush) {
+    record->flushes = peer.moved;
+  } else {
+    ++peer.moved;
+    if (Tickets::Transfer* const transfer = tickets_.known(ticket)) ++transfer->sending;
+  }
+  ++peer.in_flight;
+  const base::Status moved = link_.one_sided()->move(*record);
+  if (moved.code == Code::in_progress) return {};
+  finish(*record, moved);
+  return moved.ok() ? base::Status{} : peer.failure;
+}
+
 base::Status Peers::connect(AmPeer& peer) noexcept {
   if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no such wire", peer.rank);
   if (const base::Status status = link_.connect(peer.rank, peer.address); !status.ok()) {
@@ -251,6 +276,7 @@ Sending* Peers::take(AmPeer& peer, const Message& message) noexcept {
   record->ticket = done;
   record->joined = false;
   record->reading = nullptr;
+  record->flushes = 0;
   record->next = nullptr;
   return record;
 }
@@ -261,8 +287,12 @@ void Peers::finish(Sending& record, base::Status status) noexcept {
   if (Regions::Registered* const region = std::exchange(record.reading, nullptr)) --region->sending;
   const Ticket ticket = record.ticket;
   Tickets::Transfer* const transfer = tickets_.known(ticket);
-  const bool was_last = transfer != nullptr && --transfer->sending == 0;
-  if (status.ok()) tickets_.advance(ticket, 1);
+  // A flush reads no memory of the caller.
+  const bool was_last = transfer != nullptr && record.flushes == 0 && --transfer->sending == 0;
+  if (status.ok()) {
+    tickets_.advance(ticket, 1);
+    peer.moves_flushed = std::max(peer.moves_flushed, record.flushes);
+  }
   give_back(record);
   if (!status.ok()) fail(peer, base::Status::failure(Code::peer_failed, status.what, peer.rank, status.sys_errno));
   // The transfer fails only when the link no longer reads its memory. reap() fails the transfers without a message in

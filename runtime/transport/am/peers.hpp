@@ -22,18 +22,22 @@ struct Sending;
 /// The state of one peer.
 struct AmPeer {
   int rank = -1;
-  base::Bytes address;                     ///< empty: the rank doesn't have this wire
-  std::uint64_t secret = 0;                ///< each message to the peer must contain it
-  std::uint64_t accepted_secret = 0;       ///< each message from the peer must contain it
-  std::uint32_t origin = 0;                ///< the number by which the peer knows this rank; in a job its rank
-  bool connected = false;                  ///< true from the first message on
-  base::Status failure;                    ///< the first failure; permanent
-  std::uint64_t sent = 0;                  ///< messages to the peer
-  std::uint64_t received = 0;              ///< messages from the peer
-  std::uint64_t posted = 0;                ///< verbs for the peer; each is one or more messages
-  std::uint64_t asked = 0;                 ///< the value of `posted` after the last verb that a flush must cover
-  std::uint64_t flushed = 0;               ///< the first `flushed` verbs are visible at the peer
-  bool distrusted = false;                 ///< its messages were malformed or out of order: all later ones are dropped
+  base::Bytes address;                ///< empty: the rank doesn't have this wire
+  std::uint64_t secret = 0;           ///< each message to the peer must contain it
+  std::uint64_t accepted_secret = 0;  ///< each message from the peer must contain it
+  std::uint32_t origin = 0;           ///< the number by which the peer knows this rank; in a job its rank
+  bool connected = false;             ///< true from the first message on
+  base::Status failure;               ///< the first failure; permanent
+  std::uint64_t sent = 0;             ///< messages to the peer
+  std::uint64_t received = 0;         ///< messages from the peer
+  std::uint64_t posted = 0;           ///< verbs for the peer; each is one or more messages
+  std::uint64_t asked = 0;            ///< the value of `posted` after the last verb that a flush must cover
+  std::uint64_t flushed = 0;          ///< the first `flushed` verbs are visible at the peer
+  std::uint64_t moved = 0;            ///< one-sided puts and gets
+  std::uint64_t moves_flushed = 0;    ///< the first `moves_flushed` of them are complete, the puts visible at the peer
+  std::uint64_t moves_fence = 0;      ///< the number of fences before the oldest of them not yet flushed
+  std::uint64_t atomics_fence = 0;    ///< the same of atomics, which are messages
+  bool distrusted = false;            ///< its messages were malformed or out of order: all later ones are dropped
   std::vector<Regions::Key> refused_puts;  ///< regions for which the peer refused a put since the last flush
   std::uint32_t in_flight = 0;             ///< messages that the link holds
   Sending* first = nullptr;                ///< the queue of posted verbs that the link hasn't accepted yet
@@ -49,6 +53,7 @@ struct Sending {
   bool joined = false;   ///< other messages follow in `data`, so `message.bytes` is already set
   Ticket ticket = done;  ///< advances by one when the link has released a part of the source
   Regions::Registered* reading = nullptr;
+  std::uint64_t flushes = 0;  ///< a one-sided flush: it covers the first `flushes` of AmPeer::moved
   Sending* next = nullptr;
   // Contiguous, so that a link can send the following members in one call.
   std::uint64_t bytes = 0;  ///< to be sent after the header, joined messages included
@@ -91,6 +96,11 @@ class Peers {
   /// one message.
   base::Status post(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes, Ticket ticket,
                     bool hold = false) noexcept;
+  /// Connects on first use.
+  base::Status ready(AmPeer& peer) noexcept;
+  /// Starts the one-sided put, get or flush that `message` describes. A put of up to inline_bytes is copied.
+  base::Status move(AmPeer& peer, const Message& message, const void* local, std::uint64_t bytes,
+                    Ticket ticket) noexcept;
   /// Sends one message now; the caller has checked has_room(). `reading` is the region that contains the data: its
   /// `sending` count is incremented now and decremented when the link releases the message.
   base::Status send(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes,
@@ -128,7 +138,6 @@ class Peers {
   void lost(int rank, const char* why, int error) noexcept;
 
  private:
-  base::Status ready(AmPeer& peer) noexcept;
   base::Status connect(AmPeer& peer) noexcept;
   Sending* take(AmPeer& peer, const Message& message) noexcept;
   void give_back(Sending& record) noexcept { free_.push_back(&record); }

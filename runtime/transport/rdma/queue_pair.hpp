@@ -20,6 +20,18 @@ struct Remote {
   std::uint8_t reads = 1;  ///< READs and atomics that the peer accepts at once
 };
 
+inline std::uint64_t number_of(const void* address) noexcept { return reinterpret_cast<std::uint64_t>(address); }
+
+/// A request without flags. `part` may be null.
+inline ibv_send_wr make_request(ibv_wr_opcode opcode, ibv_sge* part, std::uint64_t remote, std::uint32_t key) noexcept {
+  ibv_send_wr request{};
+  request.opcode = opcode;
+  request.sg_list = part;
+  request.num_sge = part != nullptr ? 1 : 0;
+  request.wr.rdma = {remote, key};
+  return request;
+}
+
 /// The effect of a completed request.
 struct Record {
   enum class Kind : std::uint8_t { none, ticket, copy_out, atomic, loop };

@@ -2,13 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <new>
-#include <vector>
 
 #include "runtime/base/status.hpp"
 #include "runtime/transport/rdma/device.hpp"
-#include "runtime/transport/wire.hpp"
+#include "runtime/transport/ticket_table.hpp"
 
 namespace hmc::transport::rdma {
 
@@ -23,53 +20,28 @@ struct AtomicLoop {
   std::uint32_t attempts = 0;
 };
 
+inline base::Status no_memory(int peer) noexcept {
+  return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer);
+}
+
 struct Transfer {
   int peer = -1;                  ///< -1: several
   std::uint32_t left = 0;         ///< requests not yet completed
   const void* channel = nullptr;  ///< abandoned when this channel ends; null: none
   bool pinned = false;            ///< the device accesses the caller's memory
-  Owned<ibv_mr> registration;     ///< of the caller's memory, for this transfer
+  Owned<ibv_mr> registration{};   ///< of the caller's memory, for this transfer
   std::uint64_t* result = nullptr;
   std::uint8_t width = 8;  ///< of the result
   bool is_loop = false;
-  AtomicLoop loop;
-  base::Status status;  ///< the first failure
+  AtomicLoop loop{};
+  base::Status status{};  ///< the first failure
 };
 
-/// A slot is free as soon as its transfer has completed, so a ticket that is never tested costs nothing; the slot's
-/// generation shows a later test() that the transfer is complete. A failed transfer keeps its slot until it is tested
-/// or abandoned, or its channel ends. Memory grows to the largest number in flight at once. Threads: the wire's owner.
-class Transfers {
+/// Threads: the wire's owner.
+class Transfers : public TicketTable<Transfer> {
  public:
-  /// `done` if out of memory.
-  Ticket open(int peer, std::uint32_t left, const void* channel) noexcept {
-    if (free_.empty()) {
-      try {
-        free_.reserve(slots_.size() + 1);  // so that release() doesn't allocate
-        slots_.emplace_back();
-      } catch (const std::bad_alloc&) {
-        return done;
-      }
-      free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-    }
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    Slot& slot = slots_[index];
-    slot.is_open = true;
-    slot.transfer = Transfer{};
-    slot.transfer.peer = peer;
-    slot.transfer.left = left;
-    slot.transfer.channel = channel;
-    return (Ticket{slot.generation} << 32) | index;
-  }
-  /// Null if the transfer is complete.
-  Transfer* find(Ticket ticket) noexcept {
-    const auto index = static_cast<std::uint32_t>(ticket);
-    if (ticket == done || index >= slots_.size()) return nullptr;
-    Slot& slot = slots_[index];
-    return slot.is_open && slot.generation == ticket >> 32 ? &slot.transfer : nullptr;
-  }
-  /// One request of the transfer has completed.
+  /// One request of the transfer has completed. The transfer ends with its last request: until then the device may
+  /// access the caller's memory.
   void advance(Ticket ticket, const base::Status& status) noexcept {
     Transfer* const transfer = find(ticket);
     if (transfer == nullptr) return;
@@ -77,42 +49,12 @@ class Transfers {
     if (transfer->left > 0 && --transfer->left > 0) return;
     transfer->registration.reset();
     transfer->pinned = false;
-    if (transfer->status.ok()) release(ticket);
+    if (transfer->status.ok())
+      release(ticket);
+    else
+      fail(ticket, transfer->status);
   }
-  void release(Ticket ticket) noexcept {
-    if (find(ticket) == nullptr) return;
-    const auto index = static_cast<std::uint32_t>(ticket);
-    Slot& slot = slots_[index];
-    slot.is_open = false;
-    slot.transfer.registration.reset();
-    if (++slot.generation == 0) slot.generation = 1;  // generation 0 with index 0 would read as `done`
-    free_.push_back(index);
-  }
-  base::Status test(Ticket ticket) noexcept {
-    const Transfer* const transfer = find(ticket);
-    if (transfer == nullptr) return {};
-    if (transfer->left > 0) return base::Status::in_progress();
-    const base::Status status = transfer->status;
-    release(ticket);
-    return status;
-  }
-  /// The next transfer of `channel` at or after slot `index`, which moves past it; `done` after the last.
-  Ticket next_of(const void* channel, std::size_t& index) const noexcept {
-    while (index < slots_.size()) {
-      const Slot& slot = slots_[index++];
-      if (slot.is_open && slot.transfer.channel == channel) return (Ticket{slot.generation} << 32) | (index - 1);
-    }
-    return done;
-  }
-
- private:
-  struct Slot {
-    std::uint32_t generation = 1;
-    bool is_open = false;
-    Transfer transfer;
-  };
-  std::deque<Slot> slots_;
-  std::vector<std::uint32_t> free_;
+  base::Status test(Ticket ticket) noexcept { return TicketTable::test(ticket, nullptr); }
 };
 
 }  // namespace hmc::transport::rdma

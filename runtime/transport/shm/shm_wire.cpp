@@ -107,7 +107,7 @@ ShmWire::ShmWire(int rank, base::NodeLink& link, const base::Waiter& waiter)
     : rank_(rank), link_(link), waiter_(waiter) {}
 
 Capabilities ShmWire::capabilities() const noexcept {
-  return {.direct = true, .needs_target = false, .put_inline_max = SIZE_MAX};
+  return {.direct = true, .needs_target = false, .one_sided = true, .put_inline_max = SIZE_MAX};
 }
 
 int ShmWire::local_index(int peer) const noexcept {

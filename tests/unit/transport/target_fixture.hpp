@@ -51,7 +51,7 @@ class MessageTarget : public ::testing::Test {
     flushed.ticket = flush;
     receive(flushed, 0);
     std::mutex lock;
-    return tickets_.test(flush, lock).code;
+    return tickets_.test(flush, &lock).code;
   }
   std::uint64_t word(std::size_t offset) const {
     std::uint64_t value = 0;

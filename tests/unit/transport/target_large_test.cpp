@@ -176,10 +176,10 @@ TEST_F(MessageTarget, large_answer_is_written_to_its_destination_and_counted_onc
     got.bytes = offset == 0 ? 40 : 24;
     ASSERT_TRUE(target_.begin(got));
     EXPECT_EQ(target_.place(got, 5).to, destination.data() + offset + 5);
-    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+    EXPECT_EQ(tickets_.test(get, &lock).code, Code::in_progress);
     target_.finish(got);
   }
-  EXPECT_TRUE(tickets_.test(get, lock).ok());
+  EXPECT_TRUE(tickets_.test(get, &lock).ok());
 }
 
 TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
@@ -195,14 +195,14 @@ TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
     ASSERT_TRUE(target_.begin(got));
     EXPECT_EQ(target_.place(got, 0).to, nullptr);
     target_.finish(got);
-    EXPECT_EQ(tickets_.test(get, lock).code, Code::in_progress);
+    EXPECT_EQ(tickets_.test(get, &lock).code, Code::in_progress);
   }
   Message got = from_peer(MessageKind::got);
   got.ticket = get;
   got.bytes = 64;
   ASSERT_TRUE(target_.begin(got));
   ASSERT_NE(target_.place(got, 0).to, nullptr);
-  tickets_.drop(get);
+  tickets_.release(get);
   EXPECT_EQ(target_.place(got, 32).to, nullptr) << "it was given up";
   target_.finish(got);
 }

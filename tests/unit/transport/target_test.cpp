@@ -223,8 +223,8 @@ TEST_F(MessageTarget, rejection_ends_only_its_transfer) {
   refused.nonce = gone.nonce;
   receive(refused, 0);
   std::mutex lock;
-  EXPECT_EQ(tickets_.test(get, lock).code, Code::error);
-  EXPECT_EQ(tickets_.test(other, lock).code, Code::in_progress);
+  EXPECT_EQ(tickets_.test(get, &lock).code, Code::error);
+  EXPECT_EQ(tickets_.test(other, &lock).code, Code::in_progress);
   EXPECT_TRUE(peers_.at(1).failure.ok());
   EXPECT_TRUE(target_.was_refused(1, gone));
   EXPECT_FALSE(target_.was_refused(1, region_));
@@ -263,7 +263,7 @@ TEST_F(MessageTarget, rejected_put_of_a_closed_channel_is_ignored) {
 TEST_F(MessageTarget, answer_to_an_abandoned_get_is_dropped) {
   std::array<std::byte, 8> destination{};
   const Ticket get = tickets_.open({.peer = 1, .left = 8, .destination = destination.data(), .bytes = 8});
-  tickets_.drop(get);
+  tickets_.release(get);
   const Ticket heir = tickets_.open({.peer = 1, .left = 8});
   EXPECT_EQ(static_cast<std::uint32_t>(get), static_cast<std::uint32_t>(heir));
   data_.fill(std::byte{1});
@@ -272,7 +272,7 @@ TEST_F(MessageTarget, answer_to_an_abandoned_get_is_dropped) {
   receive(got, 8);
   EXPECT_EQ(std::ranges::count(destination, std::byte{0}), 8);
   std::mutex lock;
-  EXPECT_EQ(tickets_.test(heir, lock).code, Code::in_progress);
+  EXPECT_EQ(tickets_.test(heir, &lock).code, Code::in_progress);
 }
 
 TEST_F(MessageTarget, answers_from_a_deregistered_region_are_not_sent) {

@@ -25,7 +25,7 @@ namespace {
 
 class MessageTickets : public ::testing::Test {
  protected:
-  base::Status test(Ticket ticket) { return tickets_.test(ticket, lock_); }
+  base::Status test(Ticket ticket) { return tickets_.test(ticket, &lock_); }
   Tickets tickets_;
   std::mutex lock_;
 };
@@ -91,9 +91,9 @@ TEST_F(MessageTickets, failed_and_dropped_ticket_frees_its_slot) {
   tickets_.fail(ticket, base::Status::failure(Code::peer_failed, "gone", 4));
   EXPECT_EQ(tickets_.find(ticket), nullptr);
   EXPECT_NE(tickets_.known(ticket), nullptr);
-  tickets_.drop(ticket);
+  tickets_.release(ticket);
   EXPECT_EQ(tickets_.under_way(), 0U);
-  tickets_.drop(ticket);
+  tickets_.release(ticket);
   EXPECT_EQ(tickets_.under_way(), 0U);
   const Ticket next = tickets_.open({.peer = 4, .left = 2});
   EXPECT_EQ(static_cast<std::uint32_t>(ticket), static_cast<std::uint32_t>(next));

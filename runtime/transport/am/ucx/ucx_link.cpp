@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "runtime/transport/am/peers.hpp"
+#include "runtime/transport/am/ucx/remote_memory.hpp"
+#include "runtime/transport/rdma_port.hpp"
 
 namespace hmc::transport::ucx {
 
@@ -26,11 +29,24 @@ constexpr am::ByteLink::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 102
 
 }  // namespace
 
+UcxLink::UcxLink(int job_size, const std::string& transports, base::Log log)
+    : tries_memory_(has_active_rdma_port()), worker_(job_size, transports, tries_memory_), log_(log) {
+  why_messages_ = tries_memory_ ? try_remote_memory(worker_) : "no RDMA port is active";
+  if (why_messages_.empty()) memory_ = std::make_unique<RemoteMemory>(worker_, *this, log);
+  log_.info("{}", describe());
+}
+
+UcxLink::~UcxLink() = default;
+
+am::OneSided* UcxLink::one_sided() noexcept { return memory_.get(); }
+
 const am::ByteLink::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
 
 std::string UcxLink::describe() const {
-  return fmt::format("messages by UCX {} (transports {})", worker_.ucp().ucp_get_version_string(),
-                     worker_.transports());
+  const std::string ucx =
+      fmt::format("UCX {} (transports {})", worker_.ucp().ucp_get_version_string(), worker_.transports());
+  return memory_ != nullptr ? fmt::format("one-sided put and get by {}; atomics by the target's CPU", ucx)
+                            : fmt::format("messages by {}; no one-sided put and get: {}", ucx, why_messages_);
 }
 
 /// UCX reports the devices in use only in this text.
@@ -49,7 +65,7 @@ std::string UcxLink::describe(int rank) const {
 
 void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
-  for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr});
+  for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr, {}});
   worker_.on_message(on_message, this);
 }
 
@@ -116,6 +132,8 @@ ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t
 void UcxLink::disconnect(int rank, bool at_once) noexcept {
   Way& way = ways_[static_cast<std::size_t>(rank)];
   if (way.endpoint == nullptr) return;
+  for (ucp_rkey_h key : std::exchange(way.keys, {}))
+    if (key != nullptr) worker_.ucp().ucp_rkey_destroy(key);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = at_once ? UCP_EP_CLOSE_FLAG_FORCE : 0;
@@ -141,8 +159,10 @@ void UcxLink::leave(bool all_left) noexcept {
   // is destroyed in this state, UCX 1.13 ends the process.
   if (!all_left && !worker_.flush(longest_settle_ns)) {
     log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
+    memory_.reset();
     worker_.leak_resources();
   }
+  memory_.reset();
   worker_.destroy();
 }
 

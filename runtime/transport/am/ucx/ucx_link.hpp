@@ -1,6 +1,7 @@
 // UcxLink: sends messages as UCX active messages.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,16 +11,20 @@
 
 namespace hmc::transport::ucx {
 
+class RemoteMemory;
+
 /// Each message is one fragment on one lane, so messages arrive in the order of sending. UCX's in-order tag matching
 /// relies on the same order.
 class UcxLink final : public am::ByteLink {
  public:
   /// The arguments are those of Worker.
-  UcxLink(int job_size, const std::string& transports, base::Log log) : worker_(job_size, transports), log_(log) {}
+  UcxLink(int job_size, const std::string& transports, base::Log log);
+  ~UcxLink() override;
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
+  am::OneSided* one_sided() noexcept override;
   void serve(am::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override { return worker_.address(); }
   int event_fd() const override { return worker_.event_fd(); }
@@ -31,21 +36,29 @@ class UcxLink final : public am::ByteLink {
   std::size_t ending() noexcept override;
   void leave(bool all_left) noexcept override;
 
- private:
-  /// The argument of UCX's callbacks.
+  // ---- for RemoteMemory
+  /// The connection to one rank, and the argument of UCX's callbacks.
   struct Way {
     UcxLink* link = nullptr;
     int rank = -1;
     ucp_ep_h endpoint = nullptr;
+    std::vector<ucp_rkey_h> keys;  ///< of the rank's memory; null: closed. Destroyed before the endpoint
   };
-  static ucs_status_t on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
-                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
+  Way& way(int rank) noexcept { return ways_[static_cast<std::size_t>(rank)]; }
+  /// For requests whose user_data is a Sending.
   static void on_sent(void* request, ucs_status_t status, void* user_data) noexcept;
-  static void on_error(void* argument, ucp_ep_h endpoint, ucs_status_t status) noexcept;
   base::Status status_of(ucs_status_t status, int rank) const noexcept;
 
+ private:
+  static ucs_status_t on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
+                                 std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
+  static void on_error(void* argument, ucp_ep_h endpoint, ucs_status_t status) noexcept;
+
+  const bool tries_memory_;  // an RDMA port is active
   Worker worker_;
   base::Log log_;
+  std::unique_ptr<RemoteMemory> memory_;  // null: verbs are messages
+  std::string why_messages_;              // the reason
   am::LinkUser* user_ = nullptr;
   std::vector<Way> ways_;       // by rank; never resized after serve(): UCX holds pointers to the entries
   std::vector<void*> closing_;  // close requests in progress

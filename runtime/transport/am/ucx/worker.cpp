@@ -62,7 +62,7 @@ class Config {
 
 }  // namespace
 
-Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get()) {
+Worker::Worker(int job_size, const std::string& transports, bool with_memory_access) : ucp_(Library::get()) {
   Config config(ucp_);
   transports_ = config.value("TLS");
   if (!transports.empty() && transports_ == "all") {
@@ -75,21 +75,28 @@ Worker::Worker(int job_size, const std::string& transports) : ucp_(Library::get(
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (with_memory_access) params.features |= UCP_FEATURE_RMA;
   params.estimated_num_eps = static_cast<std::size_t>(job_size);
   require(ucp_, ucp_.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
           fmt::format("no network with the transports '{}'", transports_).c_str());
 
-  ucp_worker_params_t worker_params{};
-  worker_params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
-  worker_params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  worker_params.flags =
-      UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // requests of a failed peer; the worker frees their buffers
-  const SignalMask mask;                    // UCX starts a thread here
-  const ucs_status_t status = ucp_.ucp_worker_create(context_, &worker_params, &worker_);
-  if (status != UCS_OK) {
+  try {
+    worker_ = create_another();
+  } catch (...) {
     ucp_.ucp_cleanup(context_);
-    require(ucp_, status, "ucp_worker_create failed");
+    throw;
   }
+}
+
+ucp_worker_h Worker::create_another() const {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE | UCP_WORKER_PARAM_FIELD_FLAGS;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  params.flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;  // requests of a failed peer; the worker frees their buffers
+  const SignalMask mask;                               // UCX starts a thread here
+  ucp_worker_h worker = nullptr;
+  require(ucp_, ucp_.ucp_worker_create(context_, &params, &worker), "ucp_worker_create failed");
+  return worker;
 }
 
 void Worker::destroy() noexcept {

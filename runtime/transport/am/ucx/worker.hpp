@@ -11,8 +11,9 @@ namespace hmc::transport::ucx {
 /// Owns the context and the worker. Threads: AmWire holds its lock around every call.
 class Worker {
  public:
-  /// `transports`: a value for UCX_TLS, unless the user has set it. Empty: UCX chooses.
-  Worker(int job_size, const std::string& transports);
+  /// `transports`: a value for UCX_TLS, unless the user has set it. Empty: UCX chooses. `with_memory_access`: put and
+  /// get may be used.
+  Worker(int job_size, const std::string& transports, bool with_memory_access);
   ~Worker() { destroy(); }
   /// Destroys both. UCX may call the callbacks again for pending messages, so the callbacks' arguments must still be
   /// valid. No other function may be called afterwards.
@@ -37,6 +38,9 @@ class Worker {
 
   const std::string& transports() const noexcept { return transports_; }  ///< the transports in use
   ucp_worker_h handle() const noexcept { return worker_; }
+  ucp_context_h context() const noexcept { return context_; }
+  /// Another worker of the same context, which the caller destroys. Throws Error{unavailable}.
+  ucp_worker_h create_another() const;
   const Library& ucp() const noexcept { return ucp_; }
 
  private:
