@@ -45,6 +45,11 @@ struct hmc_buffer {
   hmc::ConnBuffer object;
 };
 
+struct hmc_registration {
+  static constexpr const char* name = "the registration";
+  hmc::Registration object;
+};
+
 struct hmc_window {
   static constexpr const char* name = "the window";
   hmc::Window object;

@@ -93,6 +93,15 @@ hmc_request_t hmc::c_api::to_c(const hmc::Request& request) {
 }
 
 // ---- creation and properties
+hmc_code hmc_registration_create(hmc_team_t team, void* address, std::size_t bytes, hmc_registration_t* registration) {
+  return query(team, "Registration::create", registration,
+               [&](hmc::Team& t) { return new hmc_registration{hmc::Registration::create(t, address, bytes)}; });
+}
+void hmc_registration_destroy(hmc_registration_t registration) { delete registration; }
+int hmc_registration_is_used(hmc_registration_t registration) {
+  return registration != nullptr && registration->object.is_used() ? 1 : 0;
+}
+
 hmc_code hmc_window_create(hmc_team_t team, std::size_t bytes, hmc_window_t* window) {
   return create(team, window, [&](hmc::Team& t) { return hmc::Window::create(t, bytes); });
 }

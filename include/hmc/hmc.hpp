@@ -13,6 +13,7 @@
 #include <hmc/float16.hpp>
 #include <hmc/plan.hpp>
 #include <hmc/reduction.hpp>
+#include <hmc/registration.hpp>
 #include <hmc/request.hpp>
 #include <hmc/runtime.hpp>
 #include <hmc/team.hpp>

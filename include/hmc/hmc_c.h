@@ -157,6 +157,7 @@ typedef struct hmc_runtime* hmc_runtime_t;
 typedef struct hmc_team* hmc_team_t;
 typedef struct hmc_buffer* hmc_buffer_t;
 typedef struct hmc_window* hmc_window_t;
+typedef struct hmc_registration* hmc_registration_t;
 
 typedef struct hmc_path {
   size_t struct_size;
@@ -223,6 +224,13 @@ HMC_C_API hmc_code hmc_buffer_read_to_cpu(hmc_buffer_t buffer, void* destination
 HMC_C_API hmc_code hmc_buffer_write_from_gpu(hmc_buffer_t buffer, const void* source, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_read_to_gpu(hmc_buffer_t buffer, void* destination, size_t bytes, size_t bias);
 HMC_C_API hmc_code hmc_buffer_copy_within(hmc_buffer_t buffer, size_t to, size_t from, size_t bytes);
+
+/* ---- the program's memory, registered once for many transfers: see hmc::Registration. Local, not collective */
+HMC_C_API hmc_code hmc_registration_create(hmc_team_t team, void* address, size_t bytes,
+                                           hmc_registration_t* registration);
+HMC_C_API void hmc_registration_destroy(hmc_registration_t registration);
+/* 0: no wire of this rank needs the registration. */
+HMC_C_API int hmc_registration_is_used(hmc_registration_t registration);
 
 /* ---- windows */
 /* Collective over the team. Allocates this rank's part: host memory of the size `bytes`, zeroed. The size may differ by

@@ -17,13 +17,17 @@ static int from_left(void) { return (rank + size - 1) % size; }
 /* Every rank puts to its right neighbour, reads the bytes back, and verifies what its left neighbour put. */
 static void check_put_get(hmc_window_t window, unsigned char* mine) {
   static unsigned char source[1001], back[1001];
+  hmc_registration_t registration = NULL;
   size_t i;
   fill(source, sizeof source, rank);
+  OK(hmc_registration_create(world, source, sizeof source, &registration));
   OK(hmc_put(window, to_right(), 13, source, sizeof source));
   OK(hmc_fence(window));
   OK(hmc_flush_all(window, HMC_JOB_TIMEOUT));
   OK(hmc_get(window, to_right(), 13, back, sizeof back));
   CHECK(memcmp(source, back, sizeof back) == 0);
+  CHECK(hmc_registration_is_used(NULL) == 0);
+  hmc_registration_destroy(registration);
   OK(hmc_barrier(world));
   for (i = 0; i < sizeof source; ++i) CHECK(mine[13 + i] == pattern(from_left(), i));
   OK(hmc_barrier(world));

@@ -275,3 +275,43 @@ HMC_SPMD_TEST(Windows, counters_have_the_path_of_puts) {
   me.runtime->world().barrier();
   win.close();
 }
+
+// Sizes that are copied, inlined, and accessed by a device; ranges inside the registration and across its end.
+HMC_SPMD_TEST(Registration, registered_memory_is_a_source_and_a_destination) {
+  constexpr std::size_t bytes = 300'007;
+  Window win = Window::create(me.runtime->world(), 2 * bytes);
+  std::vector<std::byte> memory(2 * bytes);
+  hmc::Registration registration = hmc::Registration::create(me.runtime->world(), memory.data(), bytes);
+  HMC_CHECK(!registration.is_used() || me.runtime->path(me.next()).wire == "verbs" || me.size == 1);
+  std::uint64_t call = 0;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{221}, std::size_t{70'001}, bytes}) {
+    for (const std::size_t at : {std::size_t{0}, std::size_t{13}, bytes - size}) {
+      ++call;
+      const std::span<std::byte> part = std::span(memory).subspan(at, size);
+      Pattern{me.rank, call}.fill(part);
+      win.put(me.next(), at, part.data(), size);
+      me.runtime->world().barrier();
+      HMC_CHECK_CLEAN((Pattern{me.previous(), call}.verify({win.data() + at, size})));
+      std::fill(part.begin(), part.end(), std::byte{0xcc});
+      win.get(me.next(), at, part.data(), size);
+      HMC_CHECK_CLEAN((Pattern{me.rank, call}.verify(part)));
+      me.runtime->world().barrier();
+    }
+  }
+  // A put in flight when the registration ends still arrives.
+  Pattern{me.rank, 99}.fill(std::span(memory).first(bytes));
+  hmc::Request put = win.put_nb(me.next(), 0, memory.data(), bytes);
+  hmc::Registration moved = std::move(registration);
+  HMC_CHECK(!registration.is_used());
+  moved.release();
+  put.wait();
+  me.runtime->world().barrier();
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 99}.verify({win.data(), bytes})));
+  try {
+    (void)hmc::Registration::create(me.runtime->world(), nullptr, 8);
+    HMC_CHECK(false);
+  } catch (const hmc::Error& error) {
+    HMC_CHECK(error.code() == hmc::Code::invalid_argument);
+  }
+  win.close();
+}
