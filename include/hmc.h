@@ -21,8 +21,8 @@ HMC_API const char* status_to_string(status_t status) noexcept;
 
 /// The type that DEFAULT stands for on this machine.
 HMC_API MemoryType memory_supported();
-/// True if a device driver of this machine exports device memory by file descriptor. Another device may still refuse
-/// it.
+/// True if RDMA devices access device memory (dma-buf). False in this version: it is staged through host memory, and
+/// hmcinfo reports the reason.
 HMC_API bool memory_dmabuf_supported();
 
 /// Allocates and copies memory of one device. No function throws. Threads: any, except setDeviceIdAndMemoryType.

@@ -31,11 +31,9 @@ status_t older(Code code) noexcept {
 
 MemoryType memory_supported() { return memory::resolved(MemoryType::DEFAULT); }
 
-bool memory_dmabuf_supported() {
-  for (const memory::Provider* const provider : memory::all_providers())
-    if (provider->why_not().empty() && provider->why_not(memory::SharingKind::vmm_fd).empty()) return true;
-  return false;
-}
+// No provider exports dma-buf descriptors: RDMA devices get device memory through host memory. hmcinfo tells the
+// reason.
+bool memory_dmabuf_supported() { return false; }
 
 struct Memory::State {
   std::mutex mutex;

@@ -170,4 +170,15 @@ Owned<ibv_mr> Device::register_memory(const void* address, std::size_t bytes, in
   return Owned<ibv_mr>(Library::get().ibv_reg_mr(pd_.get(), reinterpret_cast<void*>(begin), end - begin, access));
 }
 
+std::string Device::why_no_device_memory() const {
+  const auto register_dmabuf = Library::get().ibv_reg_dmabuf_mr;
+  if (register_dmabuf == nullptr) return "this libibverbs has no ibv_reg_dmabuf_mr";
+  // A driver with dma-buf looks at the descriptor, which is invalid (EBADF).
+  errno = 0;
+  const Owned<ibv_mr> none(register_dmabuf(pd_.get(), 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE));
+  if (none == nullptr && errno != EBADF)
+    return fmt::format("the driver of {} can't register dma-buf memory ({})", name_, text_of(errno));
+  return "no memory provider of this build exports dma-buf descriptors";
+}
+
 }  // namespace hmc::transport::rdma

@@ -49,6 +49,9 @@ class Device {
   ibv_ah_attr route(const ibv_gid& gid, std::uint16_t lid) const noexcept;
   /// Null with errno if the memory can't be registered. Covers whole 8-byte words, as atomics on 4-byte words need.
   Owned<ibv_mr> register_memory(const void* address, std::size_t bytes, int access) const noexcept;
+  /// The reason why the memory of accelerators isn't registered with this device (dma-buf): the library, then the
+  /// kernel's driver of the device, then this build.
+  std::string why_no_device_memory() const;
 
  private:
   void choose_gid(int wanted);

@@ -25,6 +25,7 @@ Library::Library() {
 #define HMC_VERBS_RESOLVE(name) resolve(library, #name, this->name);
   HMC_VERBS_FUNCTIONS(HMC_VERBS_RESOLVE)
 #undef HMC_VERBS_RESOLVE
+  this->ibv_reg_dmabuf_mr = reinterpret_cast<decltype(this->ibv_reg_dmabuf_mr)>(::dlsym(library, "ibv_reg_dmabuf_mr"));
 }
 
 const Library& Library::get() {

@@ -3,6 +3,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
+#include <cstdint>
+
 // The header redefines these functions as macros that call further symbols. The table holds the plain functions.
 #undef ibv_get_device_list
 #undef ibv_query_port
@@ -31,6 +34,9 @@ class Library {
 #define HMC_VERBS_POINTER(name) decltype(&::name) name = nullptr;
   HMC_VERBS_FUNCTIONS(HMC_VERBS_POINTER)
 #undef HMC_VERBS_POINTER
+  /// Since rdma-core 34; null in an older library.
+  ibv_mr* (*ibv_reg_dmabuf_mr)(ibv_pd* pd, std::uint64_t offset, std::size_t bytes, std::uint64_t address, int fd,
+                               int access) = nullptr;
 
  private:
   Library();

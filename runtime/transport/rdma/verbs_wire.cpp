@@ -1,5 +1,7 @@
 #include "runtime/transport/rdma/verbs_wire.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include <hmc/error.hpp>
@@ -39,7 +41,9 @@ std::unique_ptr<OpenWire> make_open_verbs_wire(const base::Env& env, int most_pe
 VerbsState verbs_state() {
   try {
     const base::Env env = base::Env::from_process();
-    return {true, rdma::Device(env.rdma_device, env.rdma_gid, base::Log(base::LogLevel::error)).description()};
+    const rdma::Device device(env.rdma_device, env.rdma_gid, base::Log(base::LogLevel::error));
+    return {true, fmt::format("{}; device memory is staged through the host: {}", device.description(),
+                              device.why_no_device_memory())};
   } catch (const Error& error) {
     return {false, error.detail().message};
   }
