@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -77,8 +78,11 @@ struct Trial {
     return wait(ucp.ucp_get_nbx(endpoint, &value, sizeof value, remote, key, &param), false, limit_ns);
   }
 
+  std::string run();
+
   Worker& worker;
   const Library& ucp;
+  bool is_connecting = false;
   alignas(64) std::array<std::uint64_t, 8> words{};  // the target's memory
   ucp_mem_h memory = nullptr;
   ucp_worker_h target = nullptr;
@@ -88,50 +92,58 @@ struct Trial {
   ucp_rkey_h key = nullptr;
 };
 
-}  // namespace
-
-std::string try_remote_memory(Worker& worker) {
-  Trial trial(worker);
-  const Library& ucp = worker.ucp();
+/// Empty, or the reason why not.
+std::string Trial::run() {
   const auto reason = [&](const char* what, ucs_status_t status) {
     return std::string(what) + ": " + ucp.ucs_status_string(status);
   };
-  ucs_status_t status = map_memory(worker, trial.words.data(), sizeof trial.words, trial.memory);
+  ucs_status_t status = map_memory(worker, words.data(), sizeof words, memory);
   if (status != UCS_OK) return reason("UCX can't register memory", status);
   try {
-    trial.target = worker.create_another();
+    target = worker.create_another();
   } catch (const Error& error) {
     return error.detail().message;
   }
   std::size_t bytes = 0;
-  if ((status = ucp.ucp_worker_get_address(trial.target, &trial.address, &bytes)) != UCS_OK ||
-      (status = ucp.ucp_rkey_pack(worker.context(), trial.memory, &trial.packed, &bytes)) != UCS_OK)
+  if ((status = ucp.ucp_worker_get_address(target, &address, &bytes)) != UCS_OK ||
+      (status = ucp.ucp_rkey_pack(worker.context(), memory, &packed, &bytes)) != UCS_OK)
     return reason("no trial", status);
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = trial.address;
+  params.address = address;
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};  // the requests report it
-  if ((status = ucp.ucp_ep_create(worker.handle(), &params, &trial.endpoint)) != UCS_OK) {
-    trial.endpoint = nullptr;
+  if ((status = ucp.ucp_ep_create(worker.handle(), &params, &endpoint)) != UCS_OK) {
+    endpoint = nullptr;
     return reason("no trial connection", status);
   }
-  if ((status = ucp.ucp_ep_rkey_unpack(trial.endpoint, trial.packed, &trial.key)) != UCS_OK)
+  if ((status = ucp.ucp_ep_rkey_unpack(endpoint, packed, &key)) != UCS_OK)
     return reason("UCX can't access the memory of a peer", status);
 
   // Static: a request that doesn't complete may keep their addresses.
   static const std::uint64_t first = 0x1122334455667788, second = 0x99aabbccddeeff00;
   static std::uint64_t got = 0;
   // The target takes part in the connection.
-  if ((status = trial.write(first, true, longest_connect_ns)) != UCS_OK) return reason("the first trial put", status);
-  if ((status = trial.write(second, false, longest_trial_ns)) == UCS_INPROGRESS)
+  is_connecting = true;
+  if ((status = write(first, true, longest_connect_ns)) != UCS_OK) return reason("the first trial put", status);
+  is_connecting = false;
+  if ((status = write(second, false, longest_trial_ns)) == UCS_INPROGRESS)
     return "a trial put needed the target's progress";
-  if (status == UCS_OK && (status = trial.read(got, longest_trial_ns)) == UCS_INPROGRESS)
+  if (status == UCS_OK && (status = read(got, longest_trial_ns)) == UCS_INPROGRESS)
     return "a trial get needed the target's progress";
   if (status != UCS_OK) return reason("the trial put and get", status);
-  if (got != second || trial.words[0] != second) return "a trial put and get moved wrong bytes";
+  if (got != second || words[0] != second) return "a trial put and get moved wrong bytes";
   return {};
+}
+
+}  // namespace
+
+MemoryTrial try_remote_memory(Worker& worker) {
+  auto trial = std::make_unique<Trial>(worker);
+  MemoryTrial outcome{trial->run(), trial->is_connecting};
+  if (trial->is_connecting) (void)trial.release();  // leaked, as the caller leaks the worker
+  return outcome;
 }
 
 RemoteMemory::~RemoteMemory() {

@@ -12,10 +12,16 @@ namespace hmc::transport::ucx {
 
 class UcxLink;
 
-/// Writes and reads the memory of a second worker in this process that makes no progress. Returns the reason why put
-/// and get need the target's progress; empty: they don't. UCX emulates them by messages over TCP and shared memory.
-/// Takes at most some seconds.
-std::string try_remote_memory(Worker& worker);
+struct MemoryTrial {
+  std::string why_not;  ///< why put and get need the target's progress; empty: they don't
+  /// The trial's connection isn't complete. UCX 1.13 would end the process if it were closed, also by the destruction
+  /// of the worker, so the caller leaks the worker's resources.
+  bool is_connecting = false;
+};
+
+/// Writes and reads the memory of a second worker in this process that makes no progress. UCX emulates put and get by
+/// messages over TCP and shared memory. Takes at most some seconds.
+MemoryTrial try_remote_memory(Worker& worker);
 
 /// Owns the registrations. The keys of peers' memory belong to their connection (UcxLink::Way).
 ///

@@ -29,10 +29,20 @@ constexpr am::ByteLink::Traits ucx_traits{.name = "ucx", .chunk_bytes = 60 * 102
 
 }  // namespace
 
-UcxLink::UcxLink(int job_size, const std::string& transports, base::Log log)
-    : tries_memory_(has_active_rdma_port()), worker_(job_size, transports, tries_memory_), log_(log) {
-  why_messages_ = tries_memory_ ? try_remote_memory(worker_) : "no RDMA port is active";
-  if (why_messages_.empty()) memory_ = std::make_unique<RemoteMemory>(worker_, *this, log);
+UcxLink::UcxLink(int job_size, const std::string& transports, base::Log log) : log_(log) {
+  const bool tries_memory = has_active_rdma_port();
+  worker_ = std::make_unique<Worker>(job_size, transports, tries_memory);
+  if (tries_memory) {
+    const MemoryTrial trial = try_remote_memory(*worker_);
+    why_messages_ = trial.why_not;
+    if (why_messages_.empty()) memory_ = std::make_unique<RemoteMemory>(*worker_, *this, log);
+    if (trial.is_connecting) {  // see MemoryTrial
+      worker_->leak_resources();
+      worker_ = std::make_unique<Worker>(job_size, transports, false);
+    }
+  } else {
+    why_messages_ = "no RDMA port is active";
+  }
   log_.info("{}", describe());
 }
 
@@ -44,7 +54,7 @@ const am::ByteLink::Traits& UcxLink::traits() const noexcept { return ucx_traits
 
 std::string UcxLink::describe() const {
   const std::string ucx =
-      fmt::format("UCX {} (transports {})", worker_.ucp().ucp_get_version_string(), worker_.transports());
+      fmt::format("UCX {} (transports {})", worker_->ucp().ucp_get_version_string(), worker_->transports());
   return memory_ != nullptr ? fmt::format("one-sided put and get by {}; atomics by the target's CPU", ucx)
                             : fmt::format("messages by {}; no one-sided put and get: {}", ucx, why_messages_);
 }
@@ -55,7 +65,7 @@ std::string UcxLink::describe(int rank) const {
   std::size_t size = 0;
   std::FILE* const stream = ::open_memstream(&text, &size);
   if (stream == nullptr) return "?";
-  worker_.ucp().ucp_ep_print_info(ways_[static_cast<std::size_t>(rank)].endpoint, stream);
+  worker_->ucp().ucp_ep_print_info(ways_[static_cast<std::size_t>(rank)].endpoint, stream);
   std::fclose(stream);
   const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
   const std::string all(text, size);
@@ -66,12 +76,12 @@ std::string UcxLink::describe(int rank) const {
 void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
   for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr, {}});
-  worker_.on_message(on_message, this);
+  worker_->on_message(on_message, this);
 }
 
 base::Status UcxLink::status_of(ucs_status_t status, int rank) const noexcept {
   if (status == UCS_OK) return {};
-  return base::Status::failure(Code::peer_failed, worker_.ucp().ucs_status_string(status), rank);
+  return base::Status::failure(Code::peer_failed, worker_->ucp().ucs_status_string(status), rank);
 }
 
 base::Status UcxLink::connect(int rank, base::ByteView address) noexcept {
@@ -83,7 +93,7 @@ base::Status UcxLink::connect(int rank, base::ByteView address) noexcept {
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_error;
   params.err_handler.arg = &way;
-  const ucs_status_t status = worker_.ucp().ucp_ep_create(worker_.handle(), &params, &way.endpoint);
+  const ucs_status_t status = worker_->ucp().ucp_ep_create(worker_->handle(), &params, &way.endpoint);
   if (status != UCS_OK) way.endpoint = nullptr;
   return status_of(status, rank);
 }
@@ -97,8 +107,8 @@ base::Status UcxLink::send(Sending& record) noexcept {
   param.user_data = &record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.memory_type = UCS_MEMORY_TYPE_HOST;  // UCX then doesn't detect the memory type of the address
-  void* const request = worker_.ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
-                                                      record.bytes, &param);
+  void* const request = worker_->ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
+                                                       record.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
   return status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), way.rank);
 }
@@ -107,12 +117,12 @@ void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexc
   auto& record = *static_cast<Sending*>(user_data);
   UcxLink& link = static_cast<UcxLink&>(record.peer->owner->link());
   link.user_->sent(record, link.status_of(status, record.peer->rank));
-  link.worker_.ucp().ucp_request_free(request);
+  link.worker_->ucp().ucp_request_free(request);
 }
 
 void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
   const Way& way = *static_cast<Way*>(argument);
-  way.link->user_->lost(way.rank, way.link->worker_.ucp().ucs_status_string(status), 0);
+  way.link->user_->lost(way.rank, way.link->worker_->ucp().ucs_status_string(status), 0);
 }
 
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
@@ -133,19 +143,19 @@ void UcxLink::disconnect(int rank, bool at_once) noexcept {
   Way& way = ways_[static_cast<std::size_t>(rank)];
   if (way.endpoint == nullptr) return;
   for (ucp_rkey_h key : std::exchange(way.keys, {}))
-    if (key != nullptr) worker_.ucp().ucp_rkey_destroy(key);
+    if (key != nullptr) worker_->ucp().ucp_rkey_destroy(key);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = at_once ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  void* const request = worker_.ucp().ucp_ep_close_nbx(way.endpoint, &param);
+  void* const request = worker_->ucp().ucp_ep_close_nbx(way.endpoint, &param);
   way.endpoint = nullptr;
   if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 
 std::size_t UcxLink::ending() noexcept {
   std::erase_if(closing_, [&](void* request) {
-    if (worker_.ucp().ucp_request_check_status(request) == UCS_INPROGRESS) return false;
-    worker_.ucp().ucp_request_free(request);
+    if (worker_->ucp().ucp_request_check_status(request) == UCS_INPROGRESS) return false;
+    worker_->ucp().ucp_request_free(request);
     return true;
   });
   return closing_.size();
@@ -153,17 +163,17 @@ std::size_t UcxLink::ending() noexcept {
 
 void UcxLink::leave(bool all_left) noexcept {
   // UCX ends the process if a close request wasn't freed.
-  for (void* const request : closing_) worker_.ucp().ucp_request_free(request);
+  for (void* const request : closing_) worker_->ucp().ucp_request_free(request);
   closing_.clear();
   // A rank that has just connected to this rank waits for UCX's reply, which UCX may not have sent yet. If the worker
   // is destroyed in this state, UCX 1.13 ends the process.
-  if (!all_left && !worker_.flush(longest_settle_ns)) {
+  if (!all_left && !worker_->flush(longest_settle_ns)) {
     log_.warn("ucx: ranks were still connecting when this one left; its sockets stay open");
     memory_.reset();
-    worker_.leak_resources();
+    worker_->leak_resources();
   }
   memory_.reset();
-  worker_.destroy();
+  worker_->destroy();
 }
 
 }  // namespace hmc::transport::ucx

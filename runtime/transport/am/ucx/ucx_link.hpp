@@ -26,12 +26,12 @@ class UcxLink final : public am::ByteLink {
   std::string describe(int rank) const override;
   am::OneSided* one_sided() noexcept override;
   void serve(am::LinkUser& user, int rank, int ranks) override;
-  base::Bytes address() const override { return worker_.address(); }
-  int event_fd() const override { return worker_.event_fd(); }
+  base::Bytes address() const override { return worker_->address(); }
+  int event_fd() const override { return worker_->event_fd(); }
   base::Status connect(int rank, base::ByteView address) noexcept override;
   base::Status send(am::Sending& record) noexcept override;
-  int progress() noexcept override { return static_cast<int>(worker_.progress()); }
-  bool arm() noexcept override { return worker_.arm(); }
+  int progress() noexcept override { return static_cast<int>(worker_->progress()); }
+  bool arm() noexcept override { return worker_->arm(); }
   void disconnect(int rank, bool at_once) noexcept override;
   std::size_t ending() noexcept override;
   void leave(bool all_left) noexcept override;
@@ -54,8 +54,7 @@ class UcxLink final : public am::ByteLink {
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept;
   static void on_error(void* argument, ucp_ep_h endpoint, ucs_status_t status) noexcept;
 
-  const bool tries_memory_;  // an RDMA port is active
-  Worker worker_;
+  std::unique_ptr<Worker> worker_;
   base::Log log_;
   std::unique_ptr<RemoteMemory> memory_;  // null: verbs are messages
   std::string why_messages_;              // the reason
