@@ -342,7 +342,11 @@ template <typename T> void write_value(base::ByteWriter& out, const T& value) {
 /// is allocated only for data that has arrived.
 template <typename T> void read_value(base::ByteReader& in, T& value) {
   const auto fail = [&in] { (void)in.raw(in.left() + 1); };
-  if constexpr (Number<T>) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const auto byte = in.number<std::uint8_t>();
+    value = byte != 0;
+    if (byte > 1) fail();
+  } else if constexpr (Number<T>) {
     value = in.number<T>();
     if constexpr (requires { T::last; }) {
       if (value > T::last) fail();

@@ -1,7 +1,7 @@
-// Calls a fuzz target with seeded random inputs, for compilers without libFuzzer. The same seed gives the same inputs,
-// so a failure can be repeated.
+// Runs a fuzz target with random inputs, for compilers without libFuzzer. The same seed gives the same inputs, so a
+// failure can be repeated.
 //
-//   decoder_fuzz [seconds] [seed]
+//   TARGET [seconds] [seed]
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -9,27 +9,42 @@
 #include <random>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#include "tests/fuzz/fuzz.hpp"
+
+using namespace hmc;
 
 namespace {
 
-using Input = std::vector<std::uint8_t>;
 using Random = std::mt19937_64;
 
-std::uint32_t below(Random& random, std::uint32_t limit) { return static_cast<std::uint32_t>(random() % limit); }
+std::uint32_t below(Random& random, std::size_t limit) { return static_cast<std::uint32_t>(random() % limit); }
 
-/// Uniform noise rarely passes a header. Most inputs have small numbers, zeros, and lengths that nearly fit.
-Input make_input(Random& random) {
-  Input input(below(random, 8) == 0 ? below(random, 4096) : below(random, 120));
-  const std::uint32_t style = below(random, 4);
-  for (std::uint8_t& byte : input) {
-    const auto noise = static_cast<std::uint8_t>(random());
-    byte = style == 0 ? noise : below(random, 4) == 0 ? static_cast<std::uint8_t>(noise & 7) : std::uint8_t{0};
+/// Uniform noise rarely passes a header. Most of these have small numbers, zeros, and lengths that nearly fit.
+base::Bytes make_input(Random& random) {
+  base::Bytes input(below(random, 8) == 0 ? below(random, 4096) : below(random, 120));
+  const bool noisy = below(random, 4) == 0;
+  for (std::byte& byte : input) {
+    const auto noise = static_cast<std::byte>(random());
+    byte = noisy ? noise : below(random, 4) == 0 ? noise & std::byte{7} : std::byte{0};
   }
-  constexpr std::uint8_t header[] = {'H', 'M', 'C', '1', 1, 0};
-  if (style == 3 && input.size() >= 16) {
-    for (std::size_t i = 0; i < sizeof header; ++i) input[i] = header[i];
-    input[6] = static_cast<std::uint8_t>(1 + below(random, 22));
+  return input;
+}
+
+/// A valid input with a few changes: bytes replaced, a part repeated or removed, the end cut off.
+base::Bytes change(base::Bytes input, Random& random) {
+  for (std::uint32_t changes = below(random, 5); changes > 0 && !input.empty(); --changes) {
+    const auto at = static_cast<std::ptrdiff_t>(below(random, input.size()));
+    const auto count = static_cast<std::ptrdiff_t>(below(random, input.size() - static_cast<std::size_t>(at)) + 1);
+    switch (below(random, 5)) {
+      case 0: input.resize(static_cast<std::size_t>(at)); break;
+      case 1: input.erase(input.begin() + at, input.begin() + at + count); break;
+      case 2: {
+        const base::Bytes part(input.begin() + at, input.begin() + at + count);
+        input.insert(input.begin() + at, part.begin(), part.end());
+        break;
+      }
+      default: input[static_cast<std::size_t>(at)] = static_cast<std::byte>(random());
+    }
   }
   return input;
 }
@@ -39,6 +54,11 @@ Input make_input(Random& random) {
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 3;
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
+  std::vector<base::Bytes> seeds;
+  fuzz::add_seeds([&](base::ByteView bytes) {
+    fuzz::run(bytes);
+    seeds.emplace_back(bytes.begin(), bytes.end());
+  });
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::uint64_t runs = 0;
   // Each input has its own seed. The position is printed at intervals, so that the input of a crash is found quickly.
@@ -47,8 +67,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "seed %llu, input %llu\n", static_cast<unsigned long long>(seed),
                    static_cast<unsigned long long>(runs));
     Random random(seed * 0x9e3779b97f4a7c15ULL + runs);
-    const Input input = make_input(random);
-    LLVMFuzzerTestOneInput(input.data(), input.size());
+    const bool from_seed = !seeds.empty() && below(random, 4) != 0;
+    fuzz::run(from_seed ? change(seeds[below(random, seeds.size())], random) : make_input(random));
   }
   std::printf("%llu inputs\n", static_cast<unsigned long long>(runs));
   return 0;

@@ -256,7 +256,7 @@ void Target::take_in(const Message& message, const std::byte* data, std::uint64_
       if (transfer->destination == nullptr || message.offset > transfer->bytes ||
           bytes > transfer->bytes - message.offset)
         return;
-      std::memcpy(transfer->destination + message.offset, data, bytes);
+      if (bytes > 0) std::memcpy(transfer->destination + message.offset, data, bytes);
       return tickets_.advance(message.ticket, bytes);
     case MessageKind::result:
       if (transfer->result != nullptr) *transfer->result = message.first;

@@ -1,0 +1,38 @@
+// The messages by which two Communicators of compat/hmc connect.
+#include "compat/hmc/handshake.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+namespace hmc::fuzz {
+
+using namespace hmc::compat;
+
+namespace {
+
+template <typename Message> void decode_as(base::ByteView input) {
+  const bootstrap::Frame frame{Message::type, 0, {input.begin(), input.end()}};
+  if (const auto message = decode_step<Message>(frame)) require(bootstrap::encode(*message) == frame.payload);
+}
+
+}  // namespace
+
+void run(base::ByteView input) {
+  decode_as<ConnectRequest>(input);
+  decode_as<Accepted>(input);
+  decode_as<AlreadyConnected>(input);
+  decode_as<Refused>(input);
+  decode_as<ShareMemory>(input);
+  decode_as<Commit>(input);
+  decode_as<Ready>(input);
+}
+
+void add_seeds(const std::function<void(base::ByteView)>& add) {
+  add(bootstrap::encode(ConnectRequest{}));
+  add(bootstrap::encode(Accepted{}));
+  add(bootstrap::encode(AlreadyConnected{}));
+  add(bootstrap::encode(Refused{.text = "not now"}));
+  add(bootstrap::encode(ShareMemory{}));
+  add(bootstrap::encode(Commit{.mapped = true}));
+  add(bootstrap::encode(Ready{}));
+}
+
+}  // namespace hmc::fuzz

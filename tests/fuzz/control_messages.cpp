@@ -1,0 +1,94 @@
+// Untrusted input of the control plane: bytes into the frame decoder, and payloads into the decoder of every message.
+#include "bootstrap/tcp/protocol.hpp"
+
+#include "tests/fuzz/fuzz.hpp"
+
+namespace hmc::fuzz {
+
+using namespace hmc::bootstrap;
+
+namespace {
+
+FrameOpener opener_with(const Secret& key, bool hello_only) {
+  FrameOpener opener;
+  opener.rekey(key, Direction::to_server);
+  opener.hello_only(hello_only);
+  return opener;
+}
+
+/// Without the key no frame is returned, however the bytes are split.
+void feed_as_stranger(base::ByteView bytes) {
+  const Secret key = Secret::from_bytes({});
+  for (const bool hello_only : {true, false}) {
+    FrameOpener opener = opener_with(key.derive({base::as_bytes("unknown")}), hello_only);
+    const std::size_t cut = bytes.empty() ? 0 : static_cast<std::size_t>(bytes[0]) % bytes.size();
+    opener.feed(bytes.first(cut));
+    require(!opener.next());
+    opener.feed(bytes.subspan(cut));
+    require(!opener.next());
+  }
+}
+
+/// A valid frame, the input, a second valid frame. The first is always returned, the last only if the input is empty.
+void feed_between_good_frames(base::ByteView bytes) {
+  const Secret key = Secret::from_bytes({});
+  FrameSealer sealer;
+  sealer.rekey(key, Direction::to_server);
+  FrameOpener opener = opener_with(key, false);
+  opener.feed(sealer.seal(MessageType::goodbye, encode(Goodbye{1})));
+  opener.feed(bytes);
+  opener.feed(sealer.seal(MessageType::goodbye, encode(Goodbye{2})));
+  require(opener.next().has_value());
+  require(opener.next().has_value() == bytes.empty());
+}
+
+/// A decoded message must encode to the same bytes: the decoder neither ignores nor adds any.
+template <typename Message> void decode_as(base::ByteView payload) {
+  const Frame frame{Message::type, 0, {payload.begin(), payload.end()}};
+  if (const auto message = decode<Message>(frame)) require(encode(*message) == frame.payload);
+}
+
+/// Calls `each` with a null pointer to every message.
+template <typename Each> void for_each_message(const Each& each) {
+  each(static_cast<NodeHello*>(nullptr));
+  each(static_cast<Welcome*>(nullptr));
+  each(static_cast<Join*>(nullptr));
+  each(static_cast<Page*>(nullptr));
+  each(static_cast<Table*>(nullptr));
+  each(static_cast<Contribution*>(nullptr));
+  each(static_cast<Result*>(nullptr));
+  each(static_cast<RoundFailed*>(nullptr));
+  each(static_cast<ShareOffer*>(nullptr));
+  each(static_cast<ShareResult*>(nullptr));
+  each(static_cast<Publish*>(nullptr));
+  each(static_cast<Lookup*>(nullptr));
+  each(static_cast<Reply*>(nullptr));
+  each(static_cast<MissingQuery*>(nullptr));
+  each(static_cast<MissingReply*>(nullptr));
+  each(static_cast<Failure*>(nullptr));
+  each(static_cast<Goodbye*>(nullptr));
+}
+
+}  // namespace
+
+void run(base::ByteView input) {
+  feed_as_stranger(input);
+  feed_between_good_frames(input);
+  for_each_message([&]<typename Message>(Message*) { decode_as<Message>(input); });
+}
+
+void add_seeds(const std::function<void(base::ByteView)>& add) {
+  for_each_message([&]<typename Message>(Message*) {
+    FrameSealer sealer;
+    sealer.rekey(Secret::from_bytes({}), Direction::to_server);
+    add(encode(Message{}));
+    add(sealer.seal(Message::type, encode(Message{})));
+  });
+  Table table;
+  table.ranks.resize(3);
+  add(encode(table));
+  add(encode(Contribution{.round = 1, .entries = {{.rank = 2, .bytes = base::Bytes(5)}}}));
+  add(encode(Publish{.id = 1, .rank = 2, .key = "key", .value = base::Bytes(7)}));
+}
+
+}  // namespace hmc::fuzz
