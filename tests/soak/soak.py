@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Random programs from seeds, half of them with a failure: no hang, no wrong byte, no leftover, the right rank named.
+
+Usage: soak.py HMCRUN PROGRAM SECONDS [FIRST_SEED]
+       soak.py HMCRUN PROGRAM --seed N      replays one seed
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+HANG_S = 120  # far above a run's duration on a busy machine
+RESULT = re.compile(r"rank (\d+) code (\w+) peer (-?\d+): (.*)")
+
+
+def plan(seed):
+    """What the run with this seed does."""
+    draw = random.Random(seed)
+    ranks = draw.choice([2, 3, 4, 5, 8])
+    nodes = draw.choice([1, 1, 2])
+    hows = ["kill", "exit", "stop"] + (["disconnect"] if nodes == 2 else [])
+    how = draw.choice(hows) if draw.random() < 0.5 else "none"
+    return {"ranks": ranks, "nodes": nodes, "how": how, "victim": draw.randrange(ranks)}
+
+
+def leftovers(program):
+    """Processes of the program that still run."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/exe") == os.path.realpath(program):
+                with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+                    if stat.read().rpartition(")")[2].split()[0] != "Z":
+                        found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def run(hmcrun, program, seed):
+    """One run: the list of its mistakes, and a summary."""
+    what = plan(seed)
+    command = [hmcrun, "-np", str(what["ranks"]), "--nodes", str(what["nodes"]), "--timeout", str(HANG_S), program,
+               "--seed", str(seed), "--set", f"how={what['how']}", "--set", f"victim={what['victim']}"]
+    job = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S + 60, check=False,
+                         env={**os.environ, "HMC_TIMEOUT_S": str(HANG_S - 30)})
+    errors = {int(m[1]): (m[2], int(m[3]), m[4]) for m in map(RESULT.match, job.stdout.splitlines()) if m}
+    wrong = []
+    if job.returncode == 124:
+        wrong.append("the job hung")
+    if "not true" in job.stderr or "not true" in job.stdout or "and not" in job.stderr:
+        wrong.append("a rank found wrong bytes")
+    died = what["how"] in ("kill", "exit")
+    if what["how"] in ("none", "stop"):
+        if errors or job.returncode:
+            wrong.append(f"no rank died, but hmcrun ended with {job.returncode}")
+    for rank, (code, peer, text) in sorted(errors.items()):
+        if died and (code, peer) != ("peer_failed", what["victim"]):
+            wrong.append(f"rank {rank} reports {code} of rank {peer}, and not the death of rank {what['victim']}: {text}")
+        if what["how"] == "disconnect" and code != "peer_failed":
+            wrong.append(f"rank {rank} reports {code}: {text}")
+    # A rank may end before its random moment; then the run ends well.
+    if died and job.returncode not in (0, 137 if what["how"] == "kill" else 3):
+        wrong.append(f"hmcrun ended with {job.returncode}")
+    if died and job.returncode and len(errors) < what["ranks"] - 1:
+        what["silent"] = sorted(set(range(what["ranks"])) - set(errors) - {what["victim"]})
+    # The kernel may need a moment to end killed processes.
+    limit = time.monotonic() + 30
+    while (left := leftovers(program)) and time.monotonic() < limit:
+        time.sleep(0.05)
+    if left:
+        wrong.append(f"processes are left: {left}")
+    if wrong:
+        print(f"seed {seed}: {what}\n{job.stdout}\n{job.stderr}", file=sys.stderr)
+    return wrong, what, job.returncode
+
+
+def main():
+    hmcrun, program = sys.argv[1:3]
+    if sys.argv[3] == "--seed":
+        seeds, end = iter([int(sys.argv[4])]), float("inf")
+    else:
+        first = int(sys.argv[4]) if len(sys.argv) > 4 else random.SystemRandom().randrange(1 << 40)
+        seeds, end = iter(range(first, first + 1_000_000)), time.monotonic() + float(sys.argv[3])
+    count, failures, failed_runs = {}, 0, 0
+    for seed in seeds:
+        if time.monotonic() > end:
+            break
+        wrong, what, status = run(hmcrun, program, seed)
+        key = (what["how"], what["nodes"])
+        count[key] = count.get(key, 0) + 1
+        failed_runs += status != 0
+        for line in wrong:
+            print(f"WRONG: seed {seed}: {line}", file=sys.stderr)
+        if wrong:
+            failures += 1
+            print(f"to replay it: {sys.argv[0]} {hmcrun} {program} --seed {seed}", file=sys.stderr)
+    total = sum(count.values())
+    print(f"{total} programs, {failed_runs} ended by their failure, {failures} wrong; by failure and nodes: {count}")
+    return 1 if failures or not total else 0
+
+
+sys.exit(main())
