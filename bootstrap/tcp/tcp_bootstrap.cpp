@@ -325,9 +325,10 @@ base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) {
 // ---- waiting
 
 bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::function<bool()>& ready) {
-  // The page's abort word may be set without a message, for example by a rank that calls abort.
-  constexpr int look_again_ms = 20;
-  for (;;) {
+  // The page's abort word may be set before the agent's message arrives, or without one. Rarely in long waits: else
+  // the waits of thousands of ranks on one machine fill its cores.
+  constexpr int longest_look_ms = 640;
+  for (int look_again_ms = 20;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
     read_messages();
     if (ready()) return true;
     throw_if_over(operation);

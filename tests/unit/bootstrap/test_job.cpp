@@ -99,7 +99,7 @@ void run_threads(int size, const std::function<void(int)>& body) {
 
 void run_ranks(const Shape& shape, const std::function<base::Env(int)>& env, const Program& program) {
   run_threads(shape.size, [&](int rank) {
-    const auto bootstrap = join_tcp(env(rank), soon());
+    const auto bootstrap = join_tcp(env(rank), base::Deadline::after(env(rank).timeout));
     program(*bootstrap);
     bootstrap->leave();
   });
