@@ -209,6 +209,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   line.world_rank.store(fabric->rank, std::memory_order_relaxed);
   line.pid.store(mine.pid, std::memory_order_relaxed);
 
+  if (fabric->size > 1) context.tls = tls_key(env);
   context.node_link = fabric->node_link;
   context.waiter = &fabric->waiter;
   context.log = &fabric->log;

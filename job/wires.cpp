@@ -6,6 +6,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/secret.hpp"
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
 #include "runtime/transport/rdma_port.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
@@ -76,13 +77,16 @@ std::string_view wire_between_nodes(bool one_machine) {
 
 std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   const std::string& forced = context.env->transport;
+  if (context.tls && (forced == "verbs" || forced == "ucx"))
+    throw Error(Code::invalid_config, "wires",
+                fmt::format("HMC_TRANSPORT={} doesn't encrypt, and HMC_TLS=1 is set", forced), "use tcp");
   std::vector<std::unique_ptr<Wire>> wires;
   if (forced.empty() || forced == "shm")
     wires.push_back(std::make_unique<transport::ShmWire>(context.rank, *context.node_link, *context.waiter));
   if (forced == "verbs") wires.push_back(make_verbs(context));
   if (forced == "ucx") wires.push_back(make_ucx(context));
   const bool between_nodes = forced.empty() && context.several_nodes;
-  if (between_nodes && wire_between_nodes(context.one_machine) != "tcp") {
+  if (between_nodes && !context.tls && wire_between_nodes(context.one_machine) != "tcp") {
     const auto add = [&](auto make) {
       try {
         wires.push_back(make(context));
@@ -99,6 +103,14 @@ std::vector<std::unique_ptr<Wire>> make_wires(const WireContext& context) {
   return wires;
 }
 
+std::optional<base::TlsKey> tls_key(const base::Env& env) {
+  if (!base::Env::uses_tls()) return std::nullopt;
+  if (env.secret.empty())
+    throw Error(Code::invalid_config, "HMC_TLS", "HMC_TLS=1 needs HMC_SECRET, from which it derives its keys",
+                "set the same one for every process: export HMC_SECRET=$(openssl rand -hex 32)");
+  return bootstrap::Secret::from_hex(env.secret).derive({base::as_bytes("hmc wire")}).key();
+}
+
 std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
                                                                   [[maybe_unused]] std::size_t channels,
                                                                   const base::Log& log,
@@ -106,10 +118,13 @@ std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vec
   transport::am::Options options;
   options.size = most_peers;
   options.log = log;
+  options.tls = tls_key(base::Env::from_process());
   std::vector<std::unique_ptr<transport::OpenWire>> wires;
   for (const std::string& name : names) {
     try {
-      if (name == "tcp") {
+      if (options.tls && name != "tcp") {
+        why_not.push_back(fmt::format("{}: it doesn't encrypt, and HMC_TLS=1 is set", name));
+      } else if (name == "tcp") {
         wires.push_back(transport::make_tcp_wire(options));
 #ifdef HMC_HAVE_UCX
       } else if (name == "ucx") {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ std::vector<WireInfo> list_wires();
 
 /// The default wire between nodes. `one_machine`: the nodes are emulated.
 std::string_view wire_between_nodes(bool one_machine);
+
+/// HMC_TLS=1: the key of the wires' connections. Throws Error{invalid_config} without HMC_SECRET.
+std::optional<base::TlsKey> tls_key(const base::Env& env);
 
 /// The wires that this job needs, in order of preference. Only HMC_TRANSPORT's wire if that is set. Throws
 /// Error{unavailable} if a wire that is needed, or forced by HMC_TRANSPORT, isn't available.

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/env.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -26,10 +28,23 @@ Secret session_key(const Secret& secret, base::ByteView client_nonce, base::Byte
   return secret.derive({as_bytes("hmc session"), client_nonce, server_nonce});
 }
 
+IoResult result_of(ssize_t count) noexcept {
+  if (count >= 0) return {Io::some, static_cast<std::size_t>(count), 0};
+  return {errno == EAGAIN ? Io::would_block : Io::failed, 0, errno};
+}
+
+std::string text_of(int error) {
+  return error == EPROTO ? "it doesn't use TLS with this secret (HMC_TLS and HMC_SECRET are the same for all processes)"
+                         : std::strerror(error);
+}
+
 }  // namespace
 
 ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit)
     : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()), opener_(limit) {
+  if (base::Env::uses_tls() && is_tcp(socket_.get()))
+    tls_.emplace(socket_.get(), side == Side::client ? base::Tls::Side::client : base::Tls::Side::server,
+                 secret.derive({as_bytes("hmc tls")}).key());
   if (side_ == Side::client) {
     sealer_.rekey(client_hello_key(secret_), Direction::to_server);
     opener_.rekey(server_hello_key(secret_, my_nonce_), Direction::to_client);
@@ -81,13 +96,24 @@ void ControlConnection::send_encoded(MessageType type, const base::Bytes& payloa
   write();
 }
 
+IoResult ControlConnection::transmit(base::ByteView bytes, const std::vector<SharedFd>& fds) {
+  if (tls_) return result_of(tls_->write(bytes.data(), bytes.size()));  // TCP carries no descriptors
+  std::vector<int> numbers;
+  for (const SharedFd& each : fds) numbers.push_back(each->get());
+  return send_some(socket_.get(), bytes, numbers);
+}
+
+IoResult ControlConnection::receive(std::span<std::byte> into, std::vector<base::UniqueFd>& fds) {
+  if (!tls_) return receive_some(socket_.get(), into, fds);
+  const IoResult result = result_of(tls_->read(into.data(), into.size()));
+  return result.io == Io::some && result.bytes == 0 ? IoResult{Io::ended, 0, 0} : result;
+}
+
 void ControlConnection::write() {
   stalled_ = false;
   while (!out_.empty() && !ended_) {
     Outgoing& first = out_.front();
-    std::vector<int> fds;
-    for (const SharedFd& each : first.fds) fds.push_back(each->get());
-    const IoResult result = send_some(socket_.get(), base::ByteView(first.bytes).subspan(first.sent), fds);
+    const IoResult result = transmit(base::ByteView(first.bytes).subspan(first.sent), first.fds);
     if (result.io == Io::would_block) {
       stalled_ = result.error == ETOOMANYREFS || result.error == ENOBUFS || result.error == ENOMEM;
       return;
@@ -95,7 +121,7 @@ void ControlConnection::write() {
     if (result.io == Io::failed) {
       out_.clear();
       // Data that the peer sent before the close may be unread. read() then detects the end.
-      if (result.error != EPIPE && result.error != ECONNRESET) end(std::strerror(result.error));
+      if (result.error != EPIPE && result.error != ECONNRESET) end(text_of(result.error));
       return;
     }
     first.fds.clear();
@@ -109,7 +135,7 @@ void ControlConnection::read() {
   std::vector<base::UniqueFd> fds;
   constexpr int fair_share = 32;  // maximum number of reads before other connections are served
   for (int i = 0; i < fair_share && !ended_; ++i) {
-    const IoResult result = receive_some(socket_.get(), chunk, fds);
+    const IoResult result = receive(chunk, fds);
     for (base::UniqueFd& each : fds) fds_in_.push_back(std::move(each));
     fds.clear();
     if (result.io == Io::would_block) return;
@@ -119,12 +145,12 @@ void ControlConnection::read() {
         lost_descriptors_ = true;
         return end("no descriptor is left to receive those of a message: " + base::descriptor_limit());
       }
-      return end(result.error == ECONNRESET ? "" : std::strerror(result.error));
+      return end(result.error == ECONNRESET ? "" : text_of(result.error));
     }
     opener_.feed(base::ByteView(chunk).first(result.bytes));
     // An unauthenticated peer must not be able to fill this process's descriptor table.
     if (!keyed_ && !fds_in_.empty()) return end("it sent descriptors before its hello");
-    if (result.bytes < chunk.size()) return;
+    if (!tls_ && result.bytes < chunk.size()) return;
   }
 }
 

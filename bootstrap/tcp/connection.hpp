@@ -9,7 +9,9 @@
 
 #include "bootstrap/tcp/protocol.hpp"
 #include "bootstrap/tcp/secret.hpp"
+#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/tls.hpp"
 
 namespace hmc::bootstrap {
 
@@ -17,7 +19,7 @@ using SharedFd = std::shared_ptr<base::UniqueFd>;
 
 /// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys that
 /// are derived from the secret and both nonces; messages sent before that are queued. The store, the agents and the
-/// ranks use it; the caller polls. Owns the socket. One thread at a time.
+/// ranks use it; the caller polls. Owns the socket. HMC_TLS=1 encrypts TCP sockets. One thread at a time.
 class ControlConnection {
  public:
   enum class Side { client, server };
@@ -64,12 +66,16 @@ class ControlConnection {
     std::vector<SharedFd> fds;
   };
 
+  /// By TLS, or directly.
+  IoResult transmit(base::ByteView bytes, const std::vector<SharedFd>& fds);
+  IoResult receive(std::span<std::byte> into, std::vector<base::UniqueFd>& fds);
   void send_hello();
   bool receive_hello(const Frame& frame);
   void push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds);
   void end(std::string fault);
 
   base::UniqueFd socket_;
+  std::optional<base::Tls> tls_;
   Secret secret_;
   Side side_;
   std::array<std::byte, 32> my_nonce_;

@@ -198,6 +198,12 @@ bool is_loopback(const std::string& address) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
 
+bool is_tcp(int socket) noexcept {
+  int domain = AF_UNSPEC;
+  socklen_t length = sizeof domain;
+  return ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain != AF_UNIX;
+}
+
 // ---- Unix sockets
 
 namespace {

@@ -24,6 +24,7 @@ std::string address_of(int listener);
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
 /// True if the text of the address is a loopback address (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);
+bool is_tcp(int socket) noexcept;
 /// Sets TCP_NODELAY and keepalive. Keepalive detects a machine that lost power.
 void tune_tcp(int socket) noexcept;
 

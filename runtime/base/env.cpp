@@ -21,6 +21,7 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_SIZE", "1..", "", "the number of ranks in the job"},
     {"HMC_STORE", "host:port", "", "the address of the job's rendezvous (store)"},
     {"HMC_SECRET", "64 hex digits", "", "the job's secret; every control message is authenticated with it"},
+    {"HMC_TLS", "0, 1", "0", "1: encrypt TCP connections, and use no other wire between nodes; needs HMC_SECRET"},
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
     {"HMC_LAUNCHER", "a word", "", "the launcher that set the variables above; empty: set by hand"},
     {"HMC_TRANSPORT", "shm, verbs, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
@@ -159,6 +160,8 @@ std::string Env::library(std::string_view variable) { return from_getenv(variabl
 std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
 }
+
+bool Env::uses_tls() { return read_word(&from_getenv, "HMC_TLS", {"0", "1"}) == "1"; }
 
 std::vector<Env::Misspelt> Env::misspelt() {
   std::size_t count = 0;

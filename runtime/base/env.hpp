@@ -49,6 +49,9 @@ class Env {
   /// when a window is created. Throws Error{invalid_config}.
   static std::string device_sharing();
 
+  /// HMC_TLS. Read when a TCP connection is made. Throws Error{invalid_config}.
+  static bool uses_tls();
+
   /// HMC_* variables of this process that aren't in the table, but whose names are similar to a name in the table. They
   /// are probably misspelt.
   struct Misspelt {

@@ -1,9 +1,12 @@
 // WireContext: the job's data for the constructor of a wire.
 #pragma once
 
+#include <optional>
+
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/node_link.hpp"
+#include "runtime/base/tls.hpp"
 #include "runtime/base/wait.hpp"
 
 namespace hmc::transport {
@@ -19,6 +22,7 @@ struct WireContext {
   base::Waiter* waiter = nullptr;
   const base::Log* log = nullptr;
   const base::Env* env = nullptr;
+  std::optional<base::TlsKey> tls;  ///< HMC_TLS: only wires that encrypt by this key may be used between nodes
 };
 
 }  // namespace hmc::transport

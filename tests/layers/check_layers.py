@@ -74,7 +74,7 @@ LIBRARIES = {
     "ucp/": ["runtime/transport/am/ucx", "tests", "bench"],
     "uct/": ["runtime/transport/am/ucx", "tests"],
     "ucs/": ["runtime/transport/am/ucx", "tests"],
-    "openssl/": ["bootstrap", "tests"],
+    "openssl/": ["bootstrap", "runtime/base/tls.cpp", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],
     "gtest/": ["tests"],

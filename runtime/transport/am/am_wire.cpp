@@ -58,6 +58,7 @@ Options options_of(const WireContext& context) {
   options.size = context.size;
   options.waiter = context.waiter;
   if (context.log != nullptr) options.log = *context.log;
+  options.tls = context.tls;
   return options;
 }
 

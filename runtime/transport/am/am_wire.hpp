@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/tls.hpp"
 #include "runtime/base/wait.hpp"
 #include "runtime/transport/am/link.hpp"
 #include "runtime/transport/am/peers.hpp"
@@ -28,6 +29,7 @@ struct Options {
   /// The progress thread wakes the owner through it; null: the owner never sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
   base::Log log{};
+  std::optional<base::TlsKey> tls;  ///< encrypts messages; only for tcp
 };
 
 Options options_of(const WireContext& context);

@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/segment.hpp"
 #include "test_job.hpp"
@@ -56,6 +60,49 @@ TEST(Connection, authenticated_ends_exchange_messages) {
   server.send(Goodbye{2});
   EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 2);
   EXPECT_TRUE(client.authenticated());
+}
+
+/// Sets HMC_TLS for the life of the object.
+struct WithTls {
+  WithTls() { ::setenv("HMC_TLS", "1", 1); }
+  ~WithTls() { ::unsetenv("HMC_TLS"); }
+};
+
+/// A connected pair of TCP sockets.
+std::pair<base::UniqueFd, base::UniqueFd> tcp_pair() {
+  const base::UniqueFd listener = listen_tcp("127.0.0.1:0");
+  base::UniqueFd a = connect_tcp(address_of(listener.get()), soon());
+  base::UniqueFd b;
+  bool exhausted = false;
+  while (!b) b = accept_one(listener.get(), exhausted);
+  return {std::move(a), std::move(b)};
+}
+
+TEST(Connection, tls_encrypts_tcp_connections) {
+  const WithTls tls;
+  auto [a, b] = tcp_pair();
+  const Secret secret = Secret::random();
+  ControlConnection client(std::move(a), secret, Side::client);
+  std::array<std::byte, 1> first{};
+  while (::recv(b.get(), first.data(), 1, MSG_PEEK) < 0 && errno == EAGAIN) {
+  }
+  EXPECT_EQ(first[0], std::byte{0x16});  // a TLS handshake record, and not a frame of HMC
+  ControlConnection server(std::move(b), secret, Side::server);
+  client.send(Goodbye{7});
+  std::vector<base::UniqueFd> fds;
+  EXPECT_EQ(decode<Goodbye>(*next_of(server, client, fds))->rank, 7);
+  server.send(Goodbye{8});
+  EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 8);
+}
+
+TEST(Connection, peer_without_tls_is_rejected) {
+  auto [a, b] = tcp_pair();
+  const Secret secret = Secret::random();
+  ControlConnection client(std::move(a), secret, Side::client);
+  const WithTls tls;
+  ControlConnection server(std::move(b), secret, Side::server);
+  while (!server.ended()) server.read();
+  EXPECT_THAT(server.fault(), testing::HasSubstr("TLS"));
 }
 
 TEST(Connection, different_secret_is_rejected) {

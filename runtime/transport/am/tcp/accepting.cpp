@@ -45,9 +45,9 @@ int TcpLink::accept_all() noexcept {
     ++happened;
     prepare(socket.get(), distance_of(own_, from), bbr_);
     try {
-      connections_.push_back(std::make_unique<AmConnection>(std::move(socket)));
-    } catch (const std::bad_alloc&) {
-      return happened;  // the new connection is closed
+      connections_.push_back(std::make_unique<AmConnection>(std::move(socket), tls_key()));
+    } catch (const std::exception&) {  // out of memory
+      return happened;                 // the new connection is closed
     }
     if (watch(*connections_.back(), EPOLL_CTL_ADD, false))
       drop_strangers();
@@ -69,10 +69,10 @@ void TcpLink::accept_by_spare(int error) noexcept {
   if (socket) {
     without_spare_ = 0;
     try {
-      connections_.push_back(std::make_unique<AmConnection>(std::move(socket)));
+      connections_.push_back(std::make_unique<AmConnection>(std::move(socket), tls_key()));
       by_spare_ = connections_.back().get();
       if (!watch(*connections_.back(), EPOLL_CTL_ADD, false)) free_spare();
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {  // out of memory
     }
   }
   disable_listener(by_spare_ != nullptr ? spare_ns

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <string_view>
 
 #include "runtime/base/deadline.hpp"
@@ -71,9 +72,16 @@ void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + pat
 bool AmConnection::connect_next() noexcept {
   while (next_way_ < ways_.size()) {
     const Candidate& way = ways_[next_way_++];
+    tls_.reset();
     socket_.reset(::socket(way.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_) {
       error_ = errno;
+      continue;
+    }
+    try {
+      if (key_ != nullptr) tls_.emplace(fd(), base::Tls::Side::client, *key_);
+    } catch (const std::exception&) {  // out of memory: TcpLink has loaded OpenSSL
+      error_ = ENOMEM;
       continue;
     }
     prepare(fd(), way.distance, bbr_);
@@ -98,6 +106,37 @@ bool AmConnection::connected() noexcept {
 
 void AmConnection::timed_out() noexcept { error_ = ETIMEDOUT; }
 
+ssize_t AmConnection::transmit(iovec* parts, std::size_t count) noexcept {
+  if (tls_) return tls_->write(parts[0].iov_base, parts[0].iov_len);  // the caller continues with the rest
+  constexpr int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  if (count == 1) return ::send(fd(), parts[0].iov_base, parts[0].iov_len, flags);
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  return ::sendmsg(fd(), &message, flags);
+}
+
+ssize_t AmConnection::receive(iovec* parts, std::size_t count) noexcept {
+  if (!tls_) {
+    if (count == 1) return ::recv(fd(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    return ::recvmsg(fd(), &message, MSG_DONTWAIT);
+  }
+  // A TLS read returns at most one record, of 16 KiB.
+  ssize_t total = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t at = 0; at < parts[i].iov_len;) {
+      const ssize_t got = tls_->read(static_cast<std::byte*>(parts[i].iov_base) + at, parts[i].iov_len - at);
+      if (got <= 0) return total > 0 ? total : got;  // the next call reports the end again
+      at += static_cast<std::size_t>(got);
+      total += got;
+    }
+  }
+  return total;
+}
+
 Status AmConnection::write(Sending& record) noexcept {
   hold(record);
   return open_ ? write_on() : Status::in_progress();
@@ -111,16 +150,15 @@ Status AmConnection::write_on() noexcept {
   while (written_ < whole) {
     ssize_t count = 0;
     if (record.bytes == 0 || record.has_data_inside()) {
-      count = ::send(fd(), header + written_, whole - written_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      iovec part{const_cast<std::byte*>(header) + written_, whole - written_};
+      count = transmit(&part, 1);
     } else {
       const std::uint64_t of_header = std::min<std::uint64_t>(written_, header_bytes);
       const std::uint64_t of_data = written_ - of_header;
       iovec parts[2] = {{const_cast<std::byte*>(header) + of_header, header_bytes - of_header},
                         {const_cast<std::byte*>(record.source) + of_data, record.bytes - of_data}};
-      msghdr message{};
-      message.msg_iov = parts + (of_header == header_bytes ? 1 : 0);
-      message.msg_iovlen = of_header == header_bytes ? 1 : 2;
-      count = ::sendmsg(fd(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const bool without_header = of_header == header_bytes;
+      count = transmit(parts + (without_header ? 1 : 0), without_header ? 1 : 2);
     }
     if (count >= 0) {
       written_ += static_cast<std::uint64_t>(count);
@@ -172,15 +210,7 @@ AmConnection::Outcome AmConnection::read_once(am::LinkUser& user, std::vector<st
     parts[count++] = {buffer_.data() + end_, buffer_.size() - end_};
     asked += buffer_.size() - end_;
   }
-  ssize_t got = 0;
-  if (count == 1) {
-    got = ::recv(fd(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
-  } else {
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    got = ::recvmsg(fd(), &message, MSG_DONTWAIT);
-  }
+  const ssize_t got = receive(parts, count);
   if (got < 0 && (would_block(errno) || errno == EINTR)) return Outcome::idle;
   if (got <= 0) {
     error_ = got < 0 ? errno : 0;

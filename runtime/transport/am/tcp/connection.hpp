@@ -4,9 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
+struct iovec;
+
 #include "runtime/base/fd.hpp"
+#include "runtime/base/tls.hpp"
 #include "runtime/transport/am/link.hpp"
 #include "runtime/transport/am/message.hpp"
 #include "runtime/transport/am/tcp/addresses.hpp"
@@ -38,11 +43,16 @@ class AmConnection {
     strange  ///< the bytes are not a frame of this job
   };
 
-  /// An outgoing connection, not yet connected.
-  AmConnection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace)
-      : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr) {}
+  /// An outgoing connection, not yet connected. `key`: encrypts it; null: no encryption. It must outlive the
+  /// connection.
+  AmConnection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace,
+               const base::TlsKey* key = nullptr)
+      : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr), key_(key) {}
   /// An accepted connection; its first message shows its rank.
-  explicit AmConnection(base::UniqueFd socket) : socket_(std::move(socket)), open_(true) {}
+  explicit AmConnection(base::UniqueFd socket, const base::TlsKey* key = nullptr)
+      : socket_(std::move(socket)), open_(true), key_(key) {
+    if (key != nullptr) tls_.emplace(fd(), base::Tls::Side::server, *key);
+  }
 
   int fd() const noexcept { return socket_.get(); }
   int rank() const noexcept { return rank_; }
@@ -84,17 +94,23 @@ class AmConnection {
   bool ending = false;
 
   // ---- reading
+  /// True if read() has bytes although the socket may have none.
+  bool has_decrypted() const noexcept { return tls_ && !dead_ && tls_->has_decrypted(); }
   /// Reads a limited number of times. `waste` receives bytes that have no destination.
   Outcome read(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
 
   void kill() noexcept {
     dead_ = true;
+    tls_.reset();
     socket_.reset();
   }
 
  private:
   /// The largest frame that is received into the buffer. A message of up to 8 KiB takes one read and one short copy.
   static constexpr std::size_t gathered_bytes = 8 * 1024 + 256;
+  /// As recvmsg(2) and send(2) of these parts.
+  ssize_t receive(iovec* parts, std::size_t count) noexcept;
+  ssize_t transmit(iovec* parts, std::size_t count) noexcept;
   Outcome read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
   /// Reports the complete frames in the buffer. Returns false if they aren't from this job.
   bool take_frames(am::LinkUser& user) noexcept;
@@ -108,6 +124,8 @@ class AmConnection {
   std::size_t next_way_ = 0;
   Patience patience_;
   Bbr bbr_ = Bbr::replace;
+  const base::TlsKey* key_ = nullptr;
+  std::optional<base::Tls> tls_;
   std::int64_t connect_until_ = 0;
   int error_ = 0;
 

@@ -54,17 +54,20 @@ constexpr std::size_t waste_bytes = 64 * 1024;
 
 }  // namespace
 
-TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter, Bbr bbr)
+TcpLink::TcpLink(base::Log log, Patience patience, Reachable reachable, const base::Waiter* waiter, Bbr bbr,
+                 const std::optional<base::TlsKey>& tls)
     : log_(log),
       patience_(patience),
       waiter_(waiter),
       bbr_(bbr),
+      tls_(tls),
       own_(own_address()),
       poll_set_(::epoll_create1(EPOLL_CLOEXEC)),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       clock_(::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)),
       waste_(waste_bytes) {
   if (!poll_set_) fail("no poll set");
+  if (tls_) (void)base::Tls(-1, base::Tls::Side::client, *tls_);  // throws if OpenSSL can't be loaded
   listen(reachable);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -105,7 +108,7 @@ void TcpLink::listen(Reachable reachable) {
 }
 
 const am::ByteLink::Traits& TcpLink::traits() const noexcept { return tcp_traits; }
-std::string TcpLink::describe() const { return "messages over TCP"; }
+std::string TcpLink::describe() const { return tls_ ? "messages over TCP with TLS" : "messages over TCP"; }
 std::string TcpLink::describe(int rank) const { return by_rank_[static_cast<std::size_t>(rank)]->describe(); }
 base::Bytes TcpLink::address() const { return encode(own_); }
 
@@ -133,7 +136,7 @@ Status TcpLink::connect(int rank, base::ByteView address) noexcept {
   try {
     const std::optional<Address> theirs = decode(address);
     if (!theirs) return Status::failure(Code::refused, "its address can't be read", rank);
-    auto connection = std::make_unique<AmConnection>(rank, candidates(own_, *theirs), patience_, bbr_);
+    auto connection = std::make_unique<AmConnection>(rank, candidates(own_, *theirs), patience_, bbr_, tls_key());
     if (rank_ > rank && patience_.call_ns > 0 && start_clock()) {
       connection->await_call();
     } else if (!connection->connect_next()) {
@@ -215,15 +218,22 @@ int TcpLink::progress() noexcept {
     for (const auto& connection : connections_)
       if (connection->overdue(now)) happened += go_on_connecting(*connection, true);
   }
+  if (tls_)
+    for (std::size_t i = 0; i < connections_.size(); ++i)
+      if (connections_[i]->has_decrypted()) happened += read(*connections_[i]);
   if (any_dead_) sweep();
   return happened;
+}
+
+bool TcpLink::has_decrypted() const noexcept {
+  return tls_ && std::ranges::any_of(connections_, [](const auto& each) { return each->has_decrypted(); });
 }
 
 /// The poll set stays readable while it has unhandled events. Connection attempts and a disabled listener have time
 /// limits, so they must be polled.
 bool TcpLink::arm() noexcept {
   turn_ = turns_between_polls - 1;  // the first progress() after a wake-up calls epoll_wait
-  return connecting_ == 0 && listener_disabled_until_ == 0;
+  return connecting_ == 0 && listener_disabled_until_ == 0 && !has_decrypted();
 }
 
 int TcpLink::handle(AmConnection& connection, std::uint32_t events) noexcept {

@@ -25,9 +25,10 @@ enum class Reachable : std::uint8_t { by_loopback, by_all_interfaces };
 class TcpLink final : public am::ByteLink {
  public:
   /// Throws Error{unavailable} if no sockets can be created. `waiter`: used to report to all ranks of the job that no
-  /// descriptor is free for a connection with a rank; null: the link only logs it.
+  /// descriptor is free for a connection with a rank; null: the link only logs it. `tls`: encrypts all connections.
   explicit TcpLink(base::Log log, Patience patience = {}, Reachable reachable = Reachable::by_all_interfaces,
-                   const base::Waiter* waiter = nullptr, Bbr bbr = Bbr::replace);
+                   const base::Waiter* waiter = nullptr, Bbr bbr = Bbr::replace,
+                   const std::optional<base::TlsKey>& tls = std::nullopt);
 
   const Traits& traits() const noexcept override;
   std::string describe() const override;
@@ -70,6 +71,9 @@ class TcpLink final : public am::ByteLink {
   /// Reads all remaining data from the rank's connections before the rank is reported lost.
   void read_the_rest(int rank) noexcept;
   int write(AmConnection& connection) noexcept;
+  const base::TlsKey* tls_key() const noexcept { return tls_ ? &*tls_ : nullptr; }
+  /// True if a connection has decrypted bytes that the poll set doesn't report.
+  bool has_decrypted() const noexcept;
   /// False if there is no timer.
   bool start_clock() noexcept;
   void give_way(AmConnection& connection, AmConnection& other) noexcept;
@@ -85,6 +89,7 @@ class TcpLink final : public am::ByteLink {
   Patience patience_;
   const base::Waiter* waiter_;
   Bbr bbr_;
+  const std::optional<base::TlsKey> tls_;
   Address own_;
   base::UniqueFd poll_set_;
   base::UniqueFd listener_;

@@ -5,7 +5,9 @@
 namespace hmc::transport {
 
 std::unique_ptr<am::AmWire> make_tcp_wire(const am::Options& options) {
-  return std::make_unique<am::AmWire>(options, std::make_unique<tcp::TcpLink>(options.log));
+  return std::make_unique<am::AmWire>(
+      options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, tcp::Reachable::by_all_interfaces, nullptr,
+                                              tcp::Bbr::replace, options.tls));
 }
 
 std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
@@ -13,8 +15,8 @@ std::unique_ptr<Wire> make_tcp_wire(const WireContext& context) {
   const tcp::Reachable reachable =
       context.one_network ? tcp::Reachable::by_loopback : tcp::Reachable::by_all_interfaces;
   const tcp::Bbr bbr = context.env->keeps_tcp_congestion ? tcp::Bbr::keep : tcp::Bbr::replace;
-  return std::make_unique<am::AmWire>(
-      options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable, context.waiter, bbr));
+  return std::make_unique<am::AmWire>(options, std::make_unique<tcp::TcpLink>(options.log, tcp::Patience{}, reachable,
+                                                                              context.waiter, bbr, options.tls));
 }
 
 }  // namespace hmc::transport
