@@ -1,8 +1,10 @@
 # `cmake --install`: a prefix that may be moved. Programs find the library by find_package(hmc) or by
-# hmc.pc; the library's own dependencies aren't exported.
+# hmc.pc; the library's own dependencies aren't exported. The static library needs them: find_package(hmc COMPONENTS
+# static), target hmc::static, and hmc-static.pc.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES $<TARGET_FILE:hmc_internal> DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
@@ -38,7 +40,7 @@ if(HMC_BUILD_EXAMPLES)
   install(DIRECTORY examples/ DESTINATION ${sources_dir} FILES_MATCHING PATTERN "[0-9]*.cpp" PATTERN "[0-9]*.c")
 endif()
 # Builds all installed targets.
-add_custom_target(installed DEPENDS hmc hmcrun hmcinfo ${programs})
+add_custom_target(installed DEPENDS hmc hmc_internal hmcrun hmcinfo ${programs})
 foreach(program IN LISTS programs)
   list(APPEND files $<TARGET_FILE:${program}>)
 endforeach()
@@ -64,22 +66,44 @@ file(CONFIGURE OUTPUT hmc-config.cmake @ONLY CONTENT
 "include(\${CMAKE_CURRENT_LIST_DIR}/hmc-targets.cmake)
 # The launcher, for tests of consumers.
 get_filename_component(HMC_HMCRUN \"\${CMAKE_CURRENT_LIST_DIR}/@to_prefix@/@CMAKE_INSTALL_BINDIR@/hmcrun\" ABSOLUTE)
+if(\"static\" IN_LIST hmc_FIND_COMPONENTS AND NOT TARGET hmc::static)
+  include(\${CMAKE_CURRENT_LIST_DIR}/hmc-static.cmake)
+endif()
 ")
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/hmc-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/hmc-config-version.cmake
+file(CONFIGURE OUTPUT hmc-static.cmake @ONLY CONTENT
+"include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(fmt)
+find_dependency(OpenSSL COMPONENTS Crypto)
+get_filename_component(hmc_prefix \"\${CMAKE_CURRENT_LIST_DIR}/@to_prefix@\" ABSOLUTE)
+add_library(hmc::static STATIC IMPORTED)
+set_target_properties(hmc::static PROPERTIES
+  IMPORTED_LOCATION \"\${hmc_prefix}/@CMAKE_INSTALL_LIBDIR@/libhmc.a\"
+  IMPORTED_LINK_INTERFACE_LANGUAGES CXX
+  INTERFACE_INCLUDE_DIRECTORIES \"\${hmc_prefix}/@CMAKE_INSTALL_INCLUDEDIR@\"
+  INTERFACE_COMPILE_FEATURES cxx_std_20
+  INTERFACE_LINK_LIBRARIES \"fmt::fmt;OpenSSL::Crypto;Threads::Threads;\${CMAKE_DL_LIBS}\")
+")
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/hmc-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/hmc-static.cmake
+        ${CMAKE_CURRENT_BINARY_DIR}/hmc-config-version.cmake
         DESTINATION ${cmake_dir})
 
-# ---- hmc.pc
+# ---- hmc.pc and hmc-static.pc
 string(REGEX REPLACE "[^/]+" ".." to_prefix ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-file(CONFIGURE OUTPUT hmc.pc @ONLY CONTENT
+function(hmc_write_pc name libraries)
+  file(CONFIGURE OUTPUT ${name}.pc @ONLY CONTENT
 "prefix=\${pcfiledir}/@to_prefix@
 libdir=\${prefix}/@CMAKE_INSTALL_LIBDIR@
 includedir=\${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 bindir=\${prefix}/@CMAKE_INSTALL_BINDIR@
 
-Name: hmc
+Name: @name@
 Description: @PROJECT_DESCRIPTION@
 Version: @PROJECT_VERSION@
 Cflags: -I\${includedir}
-Libs: -L\${libdir} -lhmc
+Libs: -L\${libdir} @libraries@
 ")
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/hmc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
+hmc_write_pc(hmc "-lhmc")
+hmc_write_pc(hmc-static "-l:libhmc.a -lfmt -lcrypto -lstdc++ -lm -lpthread -ldl")

@@ -29,6 +29,7 @@ foreach(link IN LISTS links)
 endforeach()
 set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
-# The library for tools and tests: all symbols are visible.
+# The static library, which is installed too. Tools and tests use its internal symbols.
 add_library(hmc_internal STATIC ${objects})
+set_target_properties(hmc_internal PROPERTIES OUTPUT_NAME hmc)
 target_link_libraries(hmc_internal PUBLIC hmc_flags Threads::Threads ${links})

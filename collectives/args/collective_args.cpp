@@ -12,7 +12,7 @@ using schedule::Collective;
 
 namespace {
 
-constexpr Kind kind_of(Collective collective) noexcept {
+[[gnu::always_inline]] constexpr Kind kind_of(Collective collective) noexcept {
   switch (collective) {
     case Collective::barrier: return Kind::barrier;
     case Collective::broadcast: return Kind::broadcast;
@@ -40,7 +40,8 @@ constexpr Kind kind_of(Collective collective) noexcept {
 }
 
 /// Compares the distance between the two start addresses modulo 2^64, once per direction.
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
+[[gnu::always_inline]] inline bool overlap(const void* a, std::size_t a_bytes, const void* b,
+                                           std::size_t b_bytes) noexcept {
   const auto from = reinterpret_cast<std::uintptr_t>(a), to = reinterpret_cast<std::uintptr_t>(b);
   return (to - from < a_bytes && b_bytes > 0) || (from - to < b_bytes && a_bytes > 0);
 }
@@ -55,8 +56,8 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
 }
 
 /// Not for calls in place.
-void require_apart(const char* operation, const void* in, std::size_t in_bytes, const void* out,
-                   std::size_t out_bytes) {
+[[gnu::always_inline]] inline void require_apart(const char* operation, const void* in, std::size_t in_bytes,
+                                                 const void* out, std::size_t out_bytes) {
   if (overlap(in, in_bytes, out, out_bytes)) [[unlikely]]
     refuse_overlap(operation, in_bytes, out_bytes);
 }

@@ -38,8 +38,9 @@ void Team::close() {
 
 namespace {
 
-void require_length(const char* operation, const char* what, std::size_t got, bool enough, std::size_t needed) {
-  if (!enough)
+[[gnu::always_inline]] inline void require_length(const char* operation, const char* what, std::size_t got, bool enough,
+                                                  std::size_t needed) {
+  if (!enough) [[unlikely]]
     throw Error(Code::invalid_argument, operation, fmt::format("{} has {} elements; it needs {}", what, got, needed));
 }
 

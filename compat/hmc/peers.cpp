@@ -64,6 +64,13 @@ template <typename Array> Array random_array() {
   return array;
 }
 
+/// Otherwise the peer could shrink the file, and an access of this process would raise SIGBUS.
+void require_sealed(const base::UniqueFd& memfd) {
+  const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    throw Error(Code::refused, "connectTo", "the peer shares memory that it could shrink: it isn't sealed");
+}
+
 /// The next message of a connection that the caller's thread uses. Throws Error.
 Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fds, const std::string& from,
                   Deadline deadline) {
@@ -260,7 +267,12 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
   changed_.notify_all();
   log_.info("connected to {} by {}", at, endpoint_.path(peer->number));
   const auto link = std::make_shared<ControlConnection>(std::move(connection));
-  loop_.post([this, link, peer] { links_[&loop_.add(std::move(*link))] = peer; });
+  loop_.post([this, link, peer] {
+    ControlPeer& added = loop_.add(std::move(*link));
+    links_[&added] = peer;
+    const std::lock_guard guard(lock_);
+    if (peer->state == Peer::State::failed) loop_.drop(added);  // another thread has disconnected it meanwhile
+  });
   return peer;
 }
 
@@ -323,6 +335,7 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
   const bool has_buffer = message.buffer_bytes > 0;
   if (fds.size() != (has_buffer ? 2U : 1U) || message.control_bytes < Endpoint::control_bytes)
     throw Error(Code::refused, "connectTo", "the peer shares another number of descriptors than it announces");
+  std::for_each(fds.begin(), fds.end(), &require_sealed);
   Endpoint::Mapped mapped;
   mapped.control = base::Segment::map(std::move(fds[0]), message.control_bytes);
   std::uint64_t nonce = 0;

@@ -33,10 +33,8 @@ concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<s
 template <typename R, typename I>
 concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
 
-template <Values R> auto* first_of(R&& range) noexcept { return std::ranges::data(range); }
-template <Values R> std::size_t length_of(R&& range) noexcept { return std::ranges::size(range); }
 template <Values R> inline constexpr std::size_t value_bytes = sizeof(std::ranges::range_value_t<R>);
-template <Values R> constexpr DType type_of() noexcept { return dtype_of<std::ranges::range_value_t<R>>(); }
+template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range_value_t<R>>();
 
 }  // namespace detail
 
@@ -241,218 +239,222 @@ class HMC_API Team {
   //  - Error{invalid_argument} on a rank if its ranges have wrong sizes.
   //  - v-forms: counts and displacements are in elements. The ranges may be longer than needed.
   template <detail::WritableValues D> void broadcast(D&& data, int root) {
-    broadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+    broadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void gather(const I& in, O&& out, int root) {
-    fit_blocks("gather", detail::length_of(in), detail::length_of(out), root);
-    gather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>, root);
+    fit_blocks("gather", std::ranges::size(in), std::ranges::size(out), root);
+    gather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("gatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
-    gatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+    fit_uneven("gatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
+    gatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void scatter(const I& in, O&& out, int root) {
-    fit_blocks("scatter", detail::length_of(out), detail::length_of(in), root);
-    scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>, root);
+    fit_blocks("scatter", std::ranges::size(out), std::ranges::size(in), root);
+    scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("scatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
-    scatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+    fit_uneven("scatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
+    scatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void allgather(const I& in, O&& out) {
-    fit_blocks("allgather", detail::length_of(in), detail::length_of(out));
-    allgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+    fit_blocks("allgather", std::ranges::size(in), std::ranges::size(out));
+    allgather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("allgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
-    allgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+    fit_uneven("allgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
+    allgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void alltoall(const I& in, O&& out) {
-    const std::size_t block = fit_all_blocks("alltoall", detail::length_of(in), detail::length_of(out));
-    alltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+    const std::size_t block = fit_all_blocks("alltoall", std::ranges::size(in), std::ranges::size(out));
+    alltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
                  const Counts& receive_displacements) {
-    fit_reach("alltoallv", detail::length_of(in), counts, displacements);
-    fit_reach("alltoallv", detail::length_of(out), receive_counts, receive_displacements);
-    alltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts, receive_displacements,
-              detail::value_bytes<I>);
+    fit_reach("alltoallv", std::ranges::size(in), counts, displacements);
+    fit_reach("alltoallv", std::ranges::size(out), receive_counts, receive_displacements);
+    alltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
+              receive_displacements, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void reduce(const I& in, O&& out, const Reduction& how, int root) {
-    fit_equal("reduce", detail::length_of(in), detail::length_of(out), root);
-    reduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how, root);
+    fit_equal("reduce", std::ranges::size(in), std::ranges::size(out), root);
+    reduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void allreduce(const I& in, O&& out, const Reduction& how) {
-    fit_equal("allreduce", detail::length_of(in), detail::length_of(out));
-    allreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("allreduce", std::ranges::size(in), std::ranges::size(out));
+    allreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void reduce_scatter(const I& in, O&& out, const Reduction& how) {
-    fit_blocks("reduce_scatter", detail::length_of(out), detail::length_of(in));
-    reduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out), detail::type_of<I>(), how);
+    fit_blocks("reduce_scatter", std::ranges::size(out), std::ranges::size(in));
+    reduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("reduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
-    reduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+    fit_uneven("reduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
+    reduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void scan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("scan", detail::length_of(in), detail::length_of(out));
-    scan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("scan", std::ranges::size(in), std::ranges::size(out));
+    scan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void exscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("exscan", detail::length_of(in), detail::length_of(out));
-    exscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("exscan", std::ranges::size(in), std::ranges::size(out));
+    exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::WritableValues D> Request ibroadcast(D&& data, int root) {
-    return ibroadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+    return ibroadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request igather(const I& in, O&& out, int root) {
-    fit_blocks("igather", detail::length_of(in), detail::length_of(out), root);
-    return igather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>, root);
+    fit_blocks("igather", std::ranges::size(in), std::ranges::size(out), root);
+    return igather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request igatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("igatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
-    return igatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+    fit_uneven("igatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
+    return igatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request iscatter(const I& in, O&& out, int root) {
-    fit_blocks("iscatter", detail::length_of(out), detail::length_of(in), root);
-    return iscatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>, root);
+    fit_blocks("iscatter", std::ranges::size(out), std::ranges::size(in), root);
+    return iscatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>,
+                    root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request iscatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("iscatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
-    return iscatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root, detail::value_bytes<I>);
+    fit_uneven("iscatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
+    return iscatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
+                     detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request iallgather(const I& in, O&& out) {
-    fit_blocks("iallgather", detail::length_of(in), detail::length_of(out));
-    return iallgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+    fit_blocks("iallgather", std::ranges::size(in), std::ranges::size(out));
+    return iallgather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request iallgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("iallgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
-    return iallgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+    fit_uneven("iallgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
+    return iallgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request ialltoall(const I& in, O&& out) {
-    const std::size_t block = fit_all_blocks("ialltoall", detail::length_of(in), detail::length_of(out));
-    return ialltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+    const std::size_t block = fit_all_blocks("ialltoall", std::ranges::size(in), std::ranges::size(out));
+    return ialltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request ialltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
                      const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
-    fit_reach("ialltoallv", detail::length_of(in), counts, displacements);
-    fit_reach("ialltoallv", detail::length_of(out), receive_counts, receive_displacements);
-    return ialltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts,
+    fit_reach("ialltoallv", std::ranges::size(in), counts, displacements);
+    fit_reach("ialltoallv", std::ranges::size(out), receive_counts, receive_displacements);
+    return ialltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
                       receive_displacements, largest, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request ireduce(const I& in, O&& out, const Reduction& how, int root) {
-    fit_equal("ireduce", detail::length_of(in), detail::length_of(out), root);
-    return ireduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how, root);
+    fit_equal("ireduce", std::ranges::size(in), std::ranges::size(out), root);
+    return ireduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request iallreduce(const I& in, O&& out, const Reduction& how) {
-    fit_equal("iallreduce", detail::length_of(in), detail::length_of(out));
-    return iallreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("iallreduce", std::ranges::size(in), std::ranges::size(out));
+    return iallreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request ireduce_scatter(const I& in, O&& out, const Reduction& how) {
-    fit_blocks("ireduce_scatter", detail::length_of(out), detail::length_of(in));
-    return ireduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out), detail::type_of<I>(),
+    fit_blocks("ireduce_scatter", std::ranges::size(out), std::ranges::size(in));
+    return ireduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out), detail::type_of<I>,
                            how);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Request ireduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("ireduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
-    return ireduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+    fit_uneven("ireduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
+    return ireduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request iscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("iscan", detail::length_of(in), detail::length_of(out));
-    return iscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("iscan", std::ranges::size(in), std::ranges::size(out));
+    return iscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Request iexscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("iexscan", detail::length_of(in), detail::length_of(out));
-    return iexscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("iexscan", std::ranges::size(in), std::ranges::size(out));
+    return iexscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::WritableValues D> Plan plan_broadcast(D&& data, int root) {
-    return plan_broadcast(detail::first_of(data), detail::length_of(data) * detail::value_bytes<D>, root);
+    return plan_broadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_gather(const I& in, O&& out, int root) {
-    fit_blocks("plan_gather", detail::length_of(in), detail::length_of(out), root);
-    return plan_gather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>,
+    fit_blocks("plan_gather", std::ranges::size(in), std::ranges::size(out), root);
+    return plan_gather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>,
                        root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("plan_gatherv", detail::length_of(in), detail::length_of(out), counts, displacements, root);
-    return plan_gatherv(detail::first_of(in), detail::first_of(out), counts, displacements, root,
+    fit_uneven("plan_gatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
+    return plan_gatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
                         detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scatter(const I& in, O&& out, int root) {
-    fit_blocks("plan_scatter", detail::length_of(out), detail::length_of(in), root);
-    return plan_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out) * detail::value_bytes<I>,
+    fit_blocks("plan_scatter", std::ranges::size(out), std::ranges::size(in), root);
+    return plan_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>,
                         root);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("plan_scatterv", detail::length_of(out), detail::length_of(in), counts, displacements, root);
-    return plan_scatterv(detail::first_of(in), detail::first_of(out), counts, displacements, root,
+    fit_uneven("plan_scatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
+    return plan_scatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
                          detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allgather(const I& in, O&& out) {
-    fit_blocks("plan_allgather", detail::length_of(in), detail::length_of(out));
-    return plan_allgather(detail::first_of(in), detail::first_of(out), detail::length_of(in) * detail::value_bytes<I>);
+    fit_blocks("plan_allgather", std::ranges::size(in), std::ranges::size(out));
+    return plan_allgather(std::ranges::data(in), std::ranges::data(out),
+                          std::ranges::size(in) * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("plan_allgatherv", detail::length_of(in), detail::length_of(out), counts, displacements);
-    return plan_allgatherv(detail::first_of(in), detail::first_of(out), counts, displacements, detail::value_bytes<I>);
+    fit_uneven("plan_allgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
+    return plan_allgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements,
+                           detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_alltoall(const I& in, O&& out) {
-    const std::size_t block = fit_all_blocks("plan_alltoall", detail::length_of(in), detail::length_of(out));
-    return plan_alltoall(detail::first_of(in), detail::first_of(out), block * detail::value_bytes<I>);
+    const std::size_t block = fit_all_blocks("plan_alltoall", std::ranges::size(in), std::ranges::size(out));
+    return plan_alltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
                       const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
-    fit_reach("plan_alltoallv", detail::length_of(in), counts, displacements);
-    fit_reach("plan_alltoallv", detail::length_of(out), receive_counts, receive_displacements);
-    return plan_alltoallv(detail::first_of(in), counts, displacements, detail::first_of(out), receive_counts,
+    fit_reach("plan_alltoallv", std::ranges::size(in), counts, displacements);
+    fit_reach("plan_alltoallv", std::ranges::size(out), receive_counts, receive_displacements);
+    return plan_alltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
                           receive_displacements, largest, detail::value_bytes<I>);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce(const I& in, O&& out, const Reduction& how, int root) {
-    fit_equal("plan_reduce", detail::length_of(in), detail::length_of(out), root);
-    return plan_reduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how,
+    fit_equal("plan_reduce", std::ranges::size(in), std::ranges::size(out), root);
+    return plan_reduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how,
                        root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allreduce(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_allreduce", detail::length_of(in), detail::length_of(out));
-    return plan_allreduce(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(),
+    fit_equal("plan_allreduce", std::ranges::size(in), std::ranges::size(out));
+    return plan_allreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>,
                           how);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce_scatter(const I& in, O&& out, const Reduction& how) {
-    fit_blocks("plan_reduce_scatter", detail::length_of(out), detail::length_of(in));
-    return plan_reduce_scatter(detail::first_of(in), detail::first_of(out), detail::length_of(out),
-                               detail::type_of<I>(), how);
+    fit_blocks("plan_reduce_scatter", std::ranges::size(out), std::ranges::size(in));
+    return plan_reduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out),
+                               detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("plan_reduce_scatterv", detail::length_of(out), detail::length_of(in), counts, {});
-    return plan_reduce_scatterv(detail::first_of(in), detail::first_of(out), counts, detail::type_of<I>(), how);
+    fit_uneven("plan_reduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
+    return plan_reduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_scan", detail::length_of(in), detail::length_of(out));
-    return plan_scan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("plan_scan", std::ranges::size(in), std::ranges::size(out));
+    return plan_scan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_exscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_exscan", detail::length_of(in), detail::length_of(out));
-    return plan_exscan(detail::first_of(in), detail::first_of(out), detail::length_of(in), detail::type_of<I>(), how);
+    fit_equal("plan_exscan", std::ranges::size(in), std::ranges::size(out));
+    return plan_exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
 
   /// The number of calls of a collective ("allreduce") that used an algorithm ("ring"); 0 for unknown names. The

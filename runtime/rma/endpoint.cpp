@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -18,6 +19,7 @@ using base::Status;
 using transport::done;
 
 struct Endpoint::Peer {
+  int number = -1;
   std::uint64_t bytes = 0;
   // Both on one node: the peer's buffer in this process.
   std::shared_ptr<base::Segment> mapped;
@@ -39,7 +41,7 @@ constexpr std::size_t words_bytes = Endpoint::control_words * sizeof(std::uint64
 }  // namespace
 
 Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log)
-    : buffer_(std::move(buffer)), wires_(std::move(wires)), peers_(most_peers), incarnations_(most_peers), log_(log) {
+    : buffer_(std::move(buffer)), wires_(std::move(wires)), peers_(most_peers), log_(log) {
   region_.base = buffer_->address;
   region_.bytes = buffer_->bytes;
   region_.segment = buffer_->segment;
@@ -56,7 +58,8 @@ Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base
 }
 
 Endpoint::~Endpoint() {
-  for (int peer = 0; peer < most_peers; ++peer) remove(peer);
+  for (const auto& peer : peers_)
+    if (peer != nullptr) remove(peer->number);
   for (const auto& wire : wires_) {
     wire->deregister_region(control_region_);
     if (buffer_->host_accessible) wire->deregister_region(region_);
@@ -71,15 +74,15 @@ std::vector<std::string> Endpoint::wire_names() const {
 
 int Endpoint::reserve() {
   const std::lock_guard guard(lock_);
+  // The place that has been free for the longest time: a peer that was mapped may still store into its words.
   for (int i = 0; i < most_peers; ++i) {
-    const int peer = (last_reserved_ + 1 + i) % most_peers;
-    auto& slot = peers_[static_cast<std::size_t>(peer)];
-    if (slot != nullptr) continue;
-    slot = std::make_unique<Peer>();
-    std::memset(own_words(peer), 0, words_bytes);  // a peer that was mapped may still store into them
-    ++incarnations_[static_cast<std::size_t>(peer)];
-    last_reserved_ = peer;
-    return peer;
+    last_reserved_ = last_reserved_ == INT_MAX / most_peers * most_peers - 1 ? 0 : last_reserved_ + 1;
+    auto& place = peers_[static_cast<std::size_t>(place_of(last_reserved_))];
+    if (place != nullptr) continue;
+    place = std::make_unique<Peer>();
+    place->number = last_reserved_;
+    std::memset(own_words(last_reserved_), 0, words_bytes);
+    return last_reserved_;
   }
   return -1;
 }
@@ -88,15 +91,15 @@ base::Bytes Endpoint::offer(int peer) {
   const std::lock_guard guard(lock_);
   base::ByteWriter out;
   out.number(static_cast<std::uint64_t>(buffer_->bytes))
-      .number(static_cast<std::uint32_t>(peer))
+      .number(static_cast<std::uint32_t>(place_of(peer)))
       .number(static_cast<std::uint32_t>(wires_.size()));
   for (std::size_t w = 0; w < wires_.size(); ++w)
-    out.text(wires_[w]->name()).blob(wires_[w]->offer(peer)).blob(keys_[w]).blob(control_keys_[w]);
+    out.text(wires_[w]->name()).blob(wires_[w]->offer(place_of(peer))).blob(keys_[w]).blob(control_keys_[w]);
   return out.take();
 }
 
 std::byte* Endpoint::own_words(int peer) const noexcept {
-  return control_->base() + static_cast<std::size_t>(peer) * words_bytes;
+  return control_->base() + static_cast<std::size_t>(place_of(peer)) * words_bytes;
 }
 
 void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, Mapped mapped) {
@@ -134,11 +137,13 @@ void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, 
   }
   for (const auto& mine : wires_) {
     if (mine->name() != wire || address.empty()) continue;
-    mine->add_peer(peer, address);
+    const int number = place_of(peer);
+    mine->add_peer(number, address);
     const auto channel_to = [&](const transport::Region& region, base::ByteView region_key) {
-      std::vector<base::Bytes> keys(static_cast<std::size_t>(peer) + 1);
+      std::vector<base::Bytes> keys(static_cast<std::size_t>(number) + 1);
       keys.back().assign(region_key.begin(), region_key.end());
-      auto channels = mine->connect(region, keys, std::span(&peer, 1), base::Deadline::after(std::chrono::seconds(30)));
+      auto channels =
+          mine->connect(region, keys, std::span(&number, 1), base::Deadline::after(std::chrono::seconds(30)));
       return std::move(channels.front());
     };
     auto control = channel_to(control_region_, control_key);
@@ -157,16 +162,21 @@ void Endpoint::remove(int peer) noexcept {
   if (gone == nullptr) return;
   gone->channel.reset();  // abandons the transfers in flight on it
   gone->control.reset();
-  // The number was offered on every wire.
-  for (const auto& wire : wires_) wire->remove_peer(peer);
-  peers_[static_cast<std::size_t>(peer)].reset();
+  // The place was offered on every wire. It is used again, unless a wire still reads memory for messages to the peer.
+  bool is_free = true;
+  for (const auto& wire : wires_) {
+    wire->remove_peer(place_of(peer));
+    is_free = is_free && wire->peer_status(place_of(peer)).ok();
+  }
+  gone->number = -1;
+  if (is_free) peers_[static_cast<std::size_t>(place_of(peer))].reset();
 }
 
 Status Endpoint::status(int peer) const noexcept {
   const std::lock_guard guard(lock_);
   const Peer* const to = find(peer);
   if (to == nullptr) return Status::failure(Code::not_found, "the peer isn't connected", peer);
-  return to->wire != nullptr ? to->wire->peer_status(peer) : Status{};
+  return to->wire != nullptr ? to->wire->peer_status(place_of(peer)) : Status{};
 }
 
 std::uint64_t Endpoint::peer_bytes(int peer) const noexcept {
@@ -186,11 +196,13 @@ std::string Endpoint::path(int peer) const {
   const Peer* const to = find(peer);
   if (to == nullptr) return "not connected";
   if (to->words != nullptr) return "shared memory";
-  return to->wire != nullptr ? fmt::format("{}: {}", to->wire->name(), to->wire->reaches(peer).why) : "not connected";
+  return to->wire != nullptr ? fmt::format("{}: {}", to->wire->name(), to->wire->reaches(place_of(peer)).why)
+                             : "not connected";
 }
 
 Endpoint::Peer* Endpoint::find(int peer) const noexcept {
-  return peer >= 0 && peer < most_peers ? peers_[static_cast<std::size_t>(peer)].get() : nullptr;
+  Peer* const found = peer >= 0 ? peers_[static_cast<std::size_t>(place_of(peer))].get() : nullptr;
+  return found != nullptr && found->number == peer ? found : nullptr;
 }
 
 Status Endpoint::check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept {
@@ -228,7 +240,6 @@ Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, s
     return {};
   }
   transfer.peer = peer;
-  transfer.incarnation = incarnations_[static_cast<std::size_t>(peer)];
   Status status;
   if (size > 0) status = to->channel->put(offset, local, size, transfer.data);
   if (status.ok() && !values.empty()) {
@@ -240,7 +251,7 @@ Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, s
       status = to->control->put_signal(at, values.data(), others * sizeof(std::uint64_t),
                                        at + others * sizeof(std::uint64_t), values[others], transfer.words);
   }
-  if (status.ok()) status = to->wire->flush(peer, transfer.flush);
+  if (status.ok()) status = to->wire->flush(place_of(peer), transfer.flush);
   if (!status.ok()) {
     to->wire->abandon(std::exchange(transfer.data, done));
     to->wire->abandon(std::exchange(transfer.words, done));
@@ -267,15 +278,13 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
     return {};
   }
   transfer.peer = peer;
-  transfer.incarnation = incarnations_[static_cast<std::size_t>(peer)];
   return to->channel->get(offset, local, size, transfer.data);
 }
 
 Status Endpoint::test_locked(Transfer& transfer) noexcept {
   if (transfer.data == done && transfer.words == done && transfer.flush == done) return {};
   const Peer* const to = find(transfer.peer);
-  if (to == nullptr || to->wire == nullptr ||
-      incarnations_[static_cast<std::size_t>(transfer.peer)] != transfer.incarnation) {
+  if (to == nullptr || to->wire == nullptr) {
     transfer.data = transfer.words = transfer.flush = done;
     return Status::failure(Code::peer_failed, "the peer was disconnected during the transfer", transfer.peer);
   }
@@ -315,11 +324,9 @@ Status Endpoint::wait(Transfer& transfer, base::Deadline deadline) noexcept {
 void Endpoint::abandon(Transfer& transfer) noexcept {
   const std::lock_guard guard(lock_);
   const Peer* const to = find(transfer.peer);
-  const bool is_same = to != nullptr && to->wire != nullptr &&
-                       incarnations_[static_cast<std::size_t>(transfer.peer)] == transfer.incarnation;
   for (transport::Ticket* const ticket : {&transfer.data, &transfer.words, &transfer.flush}) {
     const transport::Ticket old = std::exchange(*ticket, done);
-    if (is_same && old != done) to->wire->abandon(old);
+    if (to != nullptr && to->wire != nullptr && old != done) to->wire->abandon(old);
   }
 }
 

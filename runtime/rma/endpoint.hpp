@@ -47,7 +47,8 @@ class Endpoint {
   /// The names of the wires, in order of preference.
   std::vector<std::string> wire_names() const;
 
-  /// Takes a number for a new peer: the one that has been free for the longest time. -1 if all are in use.
+  /// Returns a number for a new peer; -1 if most_peers are in use. A number isn't used again, so a call with the number
+  /// of a removed peer fails.
   int reserve();
   /// What the peer needs: this buffer's size, the place of its control words, and address and key per wire.
   base::Bytes offer(int peer);
@@ -76,7 +77,6 @@ class Endpoint {
   /// A transfer in flight; complete if all tickets are `done`.
   struct Transfer {
     int peer = -1;
-    std::uint32_t incarnation = 0;              ///< of the number: a later peer with the same number isn't meant
     transport::Ticket data = transport::done;   ///< the local memory is in use
     transport::Ticket words = transport::done;  ///< of put_signal: the control words
     transport::Ticket flush = transport::done;  ///< of a put: its bytes may not be visible yet
@@ -99,6 +99,9 @@ class Endpoint {
 
  private:
   struct Peer;
+  /// The peer's place in all tables. Places are used again.
+  static int place_of(int peer) noexcept { return peer % most_peers; }
+  /// Null if the peer was removed.
   Peer* find(int peer) const noexcept;
   base::Status check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept;
   base::Status test_locked(Transfer& transfer) noexcept;
@@ -111,9 +114,8 @@ class Endpoint {
   std::vector<base::Bytes> keys_;  // by wire; empty: the wire can't reach the buffer
   std::shared_ptr<base::Segment> control_;
   transport::Region control_region_;
-  std::vector<base::Bytes> control_keys_;  // by wire
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<std::uint32_t> incarnations_;
+  std::vector<base::Bytes> control_keys_;     // by wire
+  std::vector<std::unique_ptr<Peer>> peers_;  // by place
   int last_reserved_ = -1;
   base::Log log_;
 };

@@ -13,7 +13,7 @@ mkdir "$work/second"
 mv "$work/first" "$work/second/moved here"
 prefix="$work/second/moved here"
 # The package must not export its internal dependencies, or a path of the build machine.
-if grep -rnE 'fmt|ucx|hwloc|OpenSSL|nlohmann|CLI11|hmc_flags' "$prefix"/lib*/cmake "$prefix"/lib*/pkgconfig; then
+if grep -rnE --exclude='hmc-static.*' 'fmt|ucx|hwloc|OpenSSL|nlohmann|CLI11|hmc_flags' "$prefix"/lib*/cmake "$prefix"/lib*/pkgconfig; then
   echo "the package exports the library's internal dependencies" >&2
   exit 1
 fi
@@ -39,10 +39,16 @@ case $how in
     sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$here/../../README.md" >"$work/ring.cpp"
     eval "c++ -std=c++20 '$work/ring.cpp' -o '$work/build/consumer_readme' $flags '-Wl,-rpath,${rpath//\\/}'"
     eval "cc -std=c99 -pedantic '$here/consumer.c' -o '$work/build/consumer_c' $flags '-Wl,-rpath,${rpath//\\/}'"
+    static=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc-static)
+    eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_static' $static"
     ;;
 esac
 
 "$prefix/bin/hmcinfo" --version
+if ldd "$work/build/consumer_static" | grep libhmc; then
+  echo "the static consumer needs libhmc.so" >&2
+  exit 1
+fi
 for consumer in "$work"/build/consumer_*; do
   "$consumer"
   "$prefix/bin/hmcrun" -np 2 --timeout 60 "$consumer"

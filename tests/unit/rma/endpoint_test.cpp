@@ -118,6 +118,18 @@ TEST_P(EndpointPair, each_side_numbers_its_peers_on_its_own) {
   }
 }
 
+TEST(Endpoint, number_of_a_removed_peer_names_no_later_peer) {
+  const auto endpoint = make_endpoint();
+  const int first = endpoint->reserve();
+  endpoint->remove(first);
+  for (int i = 0; i < 2 * Endpoint::most_peers; ++i) {
+    const int later = endpoint->reserve();
+    EXPECT_NE(later, first);
+    EXPECT_EQ(endpoint->status(first).code, Code::not_found);
+    endpoint->remove(later);
+  }
+}
+
 TEST_P(EndpointPair, removed_number_fails_its_transfers_and_isnt_used_at_once) {
   const auto hub = make_endpoint();
   for (int round = 0; round < 5; ++round) {
