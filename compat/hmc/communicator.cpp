@@ -57,6 +57,14 @@ std::vector<std::string> wires_for(ConnType type, const base::Env& env, const ba
   return wires;
 }
 
+base::Env env_or_defaults() {
+  try {
+    return base::Env::from_process();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
@@ -65,8 +73,6 @@ Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
   if (buffer == nullptr || buffer->allocation() == nullptr)
     throw Error(Code::invalid_config, "Communicator", "it has no ConnBuffer");
   const base::Env env = base::Env::from_process();
-  log = base::Log(env.log);
-  timeout = env.timeout;
   plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), channels, env, log);
   // Release: pairs with the acquire in with_peer.
   opened.store(plane.get(), std::memory_order_release);
@@ -109,7 +115,7 @@ status_t Communicator::Core::with_peer(const char* operation, const Name& name, 
 }
 
 Communicator::Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs)
-    : core_(std::make_unique<Core>(std::move(buffer), num_chs)) {}
+    : core_(std::make_unique<Core>(std::move(buffer), num_chs, env_or_defaults())) {}
 
 Communicator::~Communicator() = default;
 

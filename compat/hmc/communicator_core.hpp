@@ -17,8 +17,9 @@ namespace hmc {
 
 /// The Endpoint and the peers are created by the first initServer() or connectTo(), whose ConnType chooses the wires.
 struct Communicator::Core {
-  Core(std::shared_ptr<ConnBuffer> its_buffer, std::size_t its_channels)
-      : buffer(std::move(its_buffer)), channels(its_channels) {}
+  /// `env`: the defaults if the environment is invalid; then open() reports that.
+  Core(std::shared_ptr<ConnBuffer> its_buffer, std::size_t its_channels, const base::Env& env)
+      : buffer(std::move(its_buffer)), channels(its_channels), log(env.log), timeout(env.timeout) {}
 
   struct Plane {
     Plane(std::shared_ptr<ConnBuffer> of, const std::vector<std::string>& wires, std::size_t channels,
@@ -44,9 +45,9 @@ struct Communicator::Core {
   std::mutex lock;
   std::unique_ptr<Plane> plane;         // created under lock, then constant
   std::atomic<Plane*> opened{nullptr};  // release after `plane` is complete
-  base::Log log;
-  std::chrono::nanoseconds timeout{std::chrono::seconds(300)};  // set before `opened`
-  std::atomic<bool> runs_ctrl_server{false};                    // by initServer or initCtrlServer of this object
+  const base::Log log;
+  const std::chrono::nanoseconds timeout;
+  std::atomic<bool> runs_ctrl_server{false};  // by initServer or initCtrlServer of this object
 };
 
 }  // namespace hmc

@@ -98,6 +98,8 @@ class NodePage {
 
   /// Only the first call has an effect. `peer`: the world rank that failed or called abort. Wakes all sleepers.
   void raise_abort(Code code, int peer, std::string_view text) const noexcept;
+  /// Not 0 after an abort.
+  const std::atomic<std::uint64_t>& abort_word() const noexcept { return *abort_word_; }
   /// ok until an abort; then Status{code, peer}. Costs one relaxed load without an abort.
   Status aborted() const noexcept {
     if (abort_word_->load(std::memory_order_relaxed) == 0) return {};

@@ -1,5 +1,8 @@
 #include "runtime/rma/fabric.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
@@ -40,7 +43,26 @@ void throw_closed_runtime(const Fabric& fabric, const char* operation) {
   throw Error(Code::closed, operation, "the runtime is closed");
 }
 
-void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call) {
+namespace {
+
+/// If a rank has died, further failures follow: connections break, and ranks that unwind close their windows. The
+/// control plane reports the death before them, or shortly after. Then the death is the cause.
+base::Status first_cause(const Fabric& fabric, const base::Status& status) {
+  const bool may_follow = status.code == Code::peer_failed || (status.code == Code::error && status.peer >= 0) ||
+                          status.code == Code::aborted;
+  if (!may_follow) return status;
+  const base::NodePage& page = fabric.waiter.page();
+  const auto limit = base::Deadline::after(std::chrono::seconds(1));
+  while (page.aborted().ok() && status.peer != fabric.rank && !limit.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const base::Status aborted = page.aborted();
+  return aborted.ok() ? status : aborted;
+}
+
+}  // namespace
+
+void throw_status(const Fabric& fabric, const base::Status& found, const CallSite& call) {
+  const base::Status status = first_cause(fabric, found);
   ErrorDetail detail;
   detail.code = status.code;
   detail.operation = call.operation;

@@ -95,7 +95,7 @@ void WindowResources::release_part() noexcept {
 }
 
 WindowCore::WindowCore(TeamCore& team, Role role)
-    : own_(team.shared_fabric()), team_(team.is_world() ? nullptr : &team), rank_(team.rank()), role_(role) {
+    : own_(team.shared_fabric()), abort_word_(own_.fabric->waiter.page().abort_word()), team_(team.is_world() ? nullptr : &team), rank_(team.rank()), role_(role) {
   if (team_ != nullptr && role == Role::user) keeps_team_ = team.shared_from_this();
 }
 
@@ -487,6 +487,7 @@ void WindowCore::refuse(const char* operation, int rank, std::uint64_t offset, c
   }
   if (local == nullptr && bytes > 0)
     throw error(Code::invalid_argument, peer.world, "the local pointer is null, and the size isn't 0");
+  require(fabric(), fabric().waiter.page().aborted(), {operation, peer.world, offset, bytes, true});
   throw error(Code::misaligned, peer.world,
               fmt::format("a word of {} bytes must lie at a multiple of {}", bytes, bytes));
 }

@@ -123,14 +123,15 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void flush(int rank, Timeout timeout);
   void flush_all(Timeout timeout);
 
-  /// Fast path of every transfer: the window is open; rank, range and pointer are valid.
+  /// Fast path of every transfer: the window is open; rank, range and pointer are valid; no rank has failed.
   const WindowPeer& check(const char* operation, int rank, std::uint64_t offset, const void* local,
                           std::size_t bytes) const {
     // A closed window has no peers, so this comparison also detects a closed window. g++ 12 needs one instruction more
     // for contains() here.
     if (static_cast<std::size_t>(rank) < own_.peers.size()) [[likely]] {
       const WindowPeer& peer = own_.peers[static_cast<std::size_t>(rank)];
-      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0)) [[likely]]
+      if (bytes <= peer.bytes && offset <= peer.bytes - bytes && (local != nullptr || bytes == 0) &&
+          abort_word_.load(std::memory_order_relaxed) == 0) [[likely]]  // relaxed: see NodePage::aborted()
         return peer;
     }
     refuse(operation, rank, offset, local, bytes);
@@ -216,8 +217,9 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   }
 
   WindowResources own_;
-  TeamCore* team_ = nullptr;              // null: the world team, which may be destroyed before its windows
-  std::shared_ptr<TeamCore> keeps_team_;  // of a user's window; the team owns internal windows
+  const std::atomic<std::uint64_t>& abort_word_;  // of the node page
+  TeamCore* team_ = nullptr;                      // null: the world team, which may be destroyed before its windows
+  std::shared_ptr<TeamCore> keeps_team_;          // of a user's window; the team owns internal windows
   int rank_;
   bool open_ = false;
   Role role_;
