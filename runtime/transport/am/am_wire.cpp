@@ -114,7 +114,7 @@ void AmWire::remove_peer(int number) noexcept {
 
 base::Status AmWire::peer_status(int number) noexcept {
   const std::lock_guard guard(lock_);
-  return peers_.at(number).failure;
+  return number < peers_.count() ? peers_.at(number).failure : base::Status{};
 }
 
 Reach AmWire::reaches(int peer) const {

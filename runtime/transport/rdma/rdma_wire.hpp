@@ -28,7 +28,9 @@ class RdmaWire final : public OpenWire {
   base::Bytes offer(int number) override;
   void add_peer(int number, base::ByteView address) override { connections().add(number, address); }
   void remove_peer(int number) noexcept override;
-  base::Status peer_status(int number) noexcept override { return connections().at(number).failure; }
+  base::Status peer_status(int number) noexcept override {
+    return number < connections().count() ? connections().at(number).failure : base::Status{};
+  }
   Reach reaches(int peer) const override;
   base::Bytes register_region(const Region& mine) override { return regions_.add(mine); }
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
