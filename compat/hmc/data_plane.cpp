@@ -117,8 +117,21 @@ Status DataPlane::finish(Transfer& transfer, Deadline deadline) noexcept {
   return status;
 }
 
+Status DataPlane::move_at_once(Move move, const Peer& peer, const Range& range, Deadline deadline) noexcept {
+  const std::size_t whole = peers_.buffer().buffer_size;
+  if (range.size > whole || range.local > whole - range.size)
+    return Status::failure(Code::out_of_range, "the range exceeds this side's buffer");
+  Transfer transfer;
+  const Status status = start_one(move, peer, range, transfer);
+  if (status.ok()) return finish(transfer, deadline);
+  if (status.code != Code::not_found) return status;
+  const Status reason = peers_.status(peer);  // it was removed
+  return reason.ok() ? status : reason;
+}
+
 Status DataPlane::move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
                        Deadline deadline) noexcept {
+  if (chunk >= range.size && endpoint_.buffer().host_accessible) return move_at_once(move, peer, range, deadline);
   if (const Status status = check(peer, range.local, range.size); !status.ok()) return status;
   // The whole range is checked before anything moves.
   if (range.size > endpoint_.peer_bytes(peer.number) || range.remote > endpoint_.peer_bytes(peer.number) - range.size)

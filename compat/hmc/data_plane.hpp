@@ -59,6 +59,8 @@ class DataPlane {
 
   base::Status check(const Peer& peer, std::size_t local, std::size_t size) const noexcept;
   base::Status start_one(Move move, const Peer& peer, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
+  /// In one transfer. The Endpoint checks the peer and its range.
+  base::Status move_at_once(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
   base::Status move_staged(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
   base::Status finish(rma::Endpoint::Transfer& transfer, base::Deadline deadline) noexcept;
   base::Status signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,

@@ -36,6 +36,7 @@ struct Endpoint::Peer {
 
 namespace {
 
+constexpr std::size_t longest_copy_under_lock = 4096;
 constexpr std::size_t words_bytes = Endpoint::control_words * sizeof(std::uint64_t);
 
 }  // namespace
@@ -229,9 +230,12 @@ Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, s
   if (to->words != nullptr) {
     std::byte* const destination = size > 0 ? to->direct + offset : nullptr;
     std::byte* const words = to->words + first * sizeof(std::uint64_t);
-    // The peer may be removed during the copy.
-    const auto keep = std::pair(to->mapped, to->mapped_control);
-    guard.unlock();
+    // The peer may be removed during a long copy. A short one holds the lock: that is faster than two references.
+    std::pair<std::shared_ptr<base::Segment>, std::shared_ptr<base::Segment>> keep;
+    if (size > longest_copy_under_lock) {
+      keep = {to->mapped, to->mapped_control};
+      guard.unlock();
+    }
     if (size > 0) transport::store_bytes(destination, local, size);
     for (std::size_t i = 0; i < values.size(); ++i)
       transport::store_signal(words + i * sizeof(std::uint64_t), values[i]);
@@ -270,8 +274,11 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
   if (const Status status = check(to, offset, local, size); !status.ok() || size == 0) return status;
   if (to->direct != nullptr) {
     std::byte* const source = to->direct + offset;
-    const std::shared_ptr<base::Segment> keep = to->mapped;
-    guard.unlock();
+    std::shared_ptr<base::Segment> keep;  // as in put_signal
+    if (size > longest_copy_under_lock) {
+      keep = to->mapped;
+      guard.unlock();
+    }
     // Acquire: pairs with the release of a peer that has told this thread of its bytes.
     std::atomic_thread_fence(std::memory_order_acquire);
     transport::load_bytes(local, source, size);
@@ -282,7 +289,7 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
 }
 
 Status Endpoint::test_locked(Transfer& transfer) noexcept {
-  if (transfer.data == done && transfer.words == done && transfer.flush == done) return {};
+  if (transfer.is_complete()) return {};
   const Peer* const to = find(transfer.peer);
   if (to == nullptr || to->wire == nullptr) {
     transfer.data = transfer.words = transfer.flush = done;
@@ -309,6 +316,7 @@ Status Endpoint::test(Transfer& transfer) noexcept {
 
 Status Endpoint::wait(Transfer& transfer, base::Deadline deadline) noexcept {
   constexpr unsigned quick_polls = 64;  // before this thread offers its core to others between polls
+  if (transfer.is_complete()) return {};
   for (unsigned polls = 0;; ++polls) {
     if (const Status status = test(transfer); status.code != Code::in_progress) return status;
     if (polls < quick_polls) {

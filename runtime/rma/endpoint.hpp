@@ -80,6 +80,9 @@ class Endpoint {
     transport::Ticket data = transport::done;   ///< the local memory is in use
     transport::Ticket words = transport::done;  ///< of put_signal: the control words
     transport::Ticket flush = transport::done;  ///< of a put: its bytes may not be visible yet
+    bool is_complete() const noexcept {
+      return data == transport::done && words == transport::done && flush == transport::done;
+    }
   };
   /// Range and pointer are checked: out_of_range, invalid_argument. `local` is host memory.
   base::Status put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept;
