@@ -97,8 +97,9 @@ void QueuePair::add(ibv_send_wr& request, const Record& record, bool signal) noe
     request.send_flags |= IBV_SEND_FENCE;
     fences_next_ = false;
   }
+  const bool was_idle = is_idle();
   ++head_;
-  if (signal || head_ - last_signalled_ >= depth_ / 4) {
+  if (signal || was_idle || head_ - last_signalled_ >= depth_ / 4) {
     request.send_flags |= IBV_SEND_SIGNALED;
     last_signalled_ = head_;
   }

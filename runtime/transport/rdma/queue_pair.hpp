@@ -45,7 +45,8 @@ struct Record {
 
 /// The send queue is a ring: request number n has record n % depth. The device completes the requests of one queue pair
 /// in order, so the completion of a signalled request completes all earlier ones. At least one request in a quarter of
-/// the queue is signalled, so a full queue always empties.
+/// the queue is signalled, so a full queue always empties. A request on an idle queue pair is signalled too: the flush
+/// of a single put then needs no request of its own.
 /// Threads: the progress thread creates and connects it under Connections' lock; afterwards only the owner uses it.
 class QueuePair {
  public:
@@ -72,6 +73,15 @@ class QueuePair {
   /// Adds a request, which post() hands to the device. The caller has checked has_room(). `request` may set
   /// IBV_SEND_INLINE; the other flags and the id are set here.
   void add(ibv_send_wr& request, const Record& record, bool signal) noexcept;
+  /// Makes the completion of the last request, if it is signalled and has no ticket, also complete `ticket`. Returns
+  /// false otherwise.
+  bool attach(Ticket ticket) noexcept {
+    Record& last = records_[(head_ - 1) % depth_];
+    if (is_idle() || last_signalled_ != head_ || last.kind != Record::Kind::none) return false;
+    last.kind = Record::Kind::ticket;
+    last.ticket = ticket;
+    return true;
+  }
   /// The requests of add() since the last post(), linked by `next`. Returns errno.
   int post(ibv_send_wr& first) noexcept {
     ibv_send_wr* bad = nullptr;

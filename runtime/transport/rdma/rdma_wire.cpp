@@ -325,6 +325,10 @@ base::Status RdmaWire::flush(int rank, Ticket& ticket) noexcept {
     if (!concerns(*peer) || peer->is_failure_reported) continue;
     for (const auto& pair : peer->pairs) {
       if (pair->is_idle()) continue;
+      if (pair->attach(opened)) {
+        ++posted;
+        continue;
+      }
       if (const base::Status status = requests_.reserve(*peer, *pair, 1); !status.ok()) {
         requests_.transfers().release(opened);
         return status;
