@@ -89,7 +89,7 @@ std::string text_of(const CostParameters& parameters, const MachineKey& key) {
 bool read_parameters(std::string_view text, const MachineKey* key, CostParameters& parameters, std::string& why_not) {
   try {
     const OrderedJson json = OrderedJson::parse(text);
-    if (json.at("hmc_model").get<int>() != version) throw std::range_error("the file has another version");
+    if (json.at("hmc_model") != version) throw std::range_error("the file has another version");
     if (key != nullptr &&
         (json.at("machine").get<std::string>() != key->machine || json.at("wire").get<std::string>() != key->wire ||
          json.at("one_machine").get<bool>() != key->one_machine))
