@@ -53,8 +53,7 @@ base::Status first_cause(const Fabric& fabric, const base::Status& status) {
   if (!may_follow) return status;
   const base::NodePage& page = fabric.waiter.page();
   const auto limit = base::Deadline::after(std::chrono::seconds(1));
-  while (page.aborted().ok() && status.peer != fabric.rank && !limit.expired())
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (page.aborted().ok() && !limit.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const base::Status aborted = page.aborted();
   return aborted.ok() ? status : aborted;
 }
