@@ -31,7 +31,8 @@ ErrorDetail detail_of(const std::exception_ptr& failure) {
 
 base::Bytes encode(const Description& description) {
   base::ByteWriter out;
-  out.number(description.failure.code).text(description.failure.message).text(description.failure.hint);
+  out.number(description.failure.code).number(description.failure.peer);
+  out.text(description.failure.message).text(description.failure.hint);
   out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
   for (const auto& [wire, key] : description.keys) out.text(wire).blob(key);
   out.number(static_cast<std::uint8_t>(description.has_device_atomics));
@@ -44,6 +45,7 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   base::ByteReader in(bytes);
   Description description;
   description.failure.code = in.number<Code>();
+  description.failure.peer = in.number<int>();
   description.failure.message = in.text();
   description.failure.hint = in.text();
   description.bytes = in.number<std::uint64_t>();
@@ -72,8 +74,8 @@ std::vector<Description> exchange(TeamCore& team, const Description& mine, base:
   return ranks;
 }
 
-/// All ranks throw the error of the lowest failed rank. A timeout is ignored if any rank has another failure, because
-/// the timeout is its consequence.
+/// All ranks throw the error of the lowest failed rank. The error names that rank, or the rank whose death is the
+/// cause. A timeout is ignored if any rank has another failure, because the timeout is its consequence.
 void throw_first_cause(const std::vector<Description>& ranks, const TeamCore& team) {
   const auto failed = [](const Description& one) { return one.failure.code != Code::success; };
   auto cause = std::find_if(ranks.begin(), ranks.end(),
@@ -83,7 +85,8 @@ void throw_first_cause(const std::vector<Description>& ranks, const TeamCore& te
   ErrorDetail detail = cause->failure;
   detail.operation = team.fabric().operation.name();
   detail.rank = team.fabric().rank;
-  detail.peer = team.world_rank(static_cast<int>(cause - ranks.begin()));
+  if (detail.code != Code::peer_failed && detail.code != Code::aborted)
+    detail.peer = team.world_rank(static_cast<int>(cause - ranks.begin()));
   throw Error(std::move(detail));
 }
 
