@@ -44,14 +44,14 @@ base::Status Requests::reserve(Peer& peer, QueuePair& pair, std::uint32_t reques
 }
 
 base::Status Requests::take_buffer(Peer& peer, std::uint16_t& number) noexcept {
-  unsigned rounds = 0;
-  while (buffers_.is_empty()) {
+  const auto is_empty = [&] {
+    if (!buffers_.is_empty()) return false;
     for (Peer* const other : open_)
       for (const auto& pair : other->pairs)
         if (other->failure.ok() && !pair->is_covered() && pair->has_room(1)) cover(*other, *pair, done);
-    if (progress() == 0) idle(rounds);
-    if (!peer.failure.ok()) return peer.failure;
-  }
+    return true;
+  };
+  if (const base::Status status = drain(&peer, is_empty); !status.ok()) return status;
   number = buffers_.take();
   return {};
 }
