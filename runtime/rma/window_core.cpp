@@ -95,7 +95,11 @@ void WindowResources::release_part() noexcept {
 }
 
 WindowCore::WindowCore(TeamCore& team, Role role)
-    : own_(team.shared_fabric()), abort_word_(own_.fabric->waiter.page().abort_word()), team_(team.is_world() ? nullptr : &team), rank_(team.rank()), role_(role) {
+    : own_(team.shared_fabric()),
+      abort_word_(own_.fabric->waiter.page().abort_word()),
+      team_(team.is_world() ? nullptr : &team),
+      rank_(team.rank()),
+      role_(role) {
   if (team_ != nullptr && role == Role::user) keeps_team_ = team.shared_from_this();
 }
 
