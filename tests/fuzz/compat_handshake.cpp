@@ -29,9 +29,13 @@ void add_seeds(const std::function<void(base::ByteView)>& add) {
   add(bootstrap::encode(ConnectRequest{}));
   add(bootstrap::encode(Accepted{}));
   add(bootstrap::encode(AlreadyConnected{}));
-  add(bootstrap::encode(Refused{.text = "not now"}));
+  Refused refused;
+  refused.text = "not now";
+  add(bootstrap::encode(refused));
   add(bootstrap::encode(ShareMemory{}));
-  add(bootstrap::encode(Commit{.mapped = true}));
+  Commit commit;
+  commit.mapped = true;
+  add(bootstrap::encode(commit));
   add(bootstrap::encode(Ready{}));
 }
 
