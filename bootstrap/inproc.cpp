@@ -90,15 +90,15 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   const base::NodePage& node_page() const noexcept override { return job_->pages[node()]; }
 
   std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline deadline) override {
-    return meet(job_->world, rounds_++, index(), base::Bytes(mine.begin(), mine.end()), "allgather", deadline);
+    return run_round(job_->world, rounds_++, index(), base::Bytes(mine.begin(), mine.end()), "allgather", deadline);
   }
   void barrier(base::Deadline deadline) override {
-    meet(job_->world, rounds_++, index(), base::Bytes{}, "barrier", deadline);
+    run_round(job_->world, rounds_++, index(), base::Bytes{}, "barrier", deadline);
   }
   const std::vector<int>& members() const noexcept override { return job_->nodes[node()].members; }
   std::vector<SharedSegment> share(const SharedSegment& mine, base::Deadline deadline) override {
-    return meet(job_->nodes[node()], shares_++, static_cast<std::size_t>(mine_.local_index), SharedSegment(mine),
-                "share", deadline);
+    return run_round(job_->nodes[node()], shares_++, static_cast<std::size_t>(mine_.local_index), SharedSegment(mine),
+                     "share", deadline);
   }
   std::vector<SharedSegment> share_among(const base::ShareGroup& group, const SharedSegment& mine,
                                          base::Deadline deadline) override;
@@ -124,8 +124,8 @@ class InprocBootstrap final : public Bootstrap, private base::NodeLink {
   }
 
   template <typename Item>
-  std::vector<Item> meet(Job::Meetings<Item>& place, std::uint64_t number, std::size_t seat, Item mine,
-                         const char* operation, base::Deadline deadline);
+  std::vector<Item> run_round(Job::Meetings<Item>& place, std::uint64_t number, std::size_t seat, Item mine,
+                              const char* operation, base::Deadline deadline);
   template <typename Item>
   void wait_for_all(std::unique_lock<std::mutex>& lock, const Job::Meetings<Item>& place, const Round<Item>& round,
                     const char* operation, base::Deadline deadline);
@@ -156,8 +156,8 @@ void InprocBootstrap::wait_for_all(std::unique_lock<std::mutex>& lock, const Job
 }
 
 template <typename Item>
-std::vector<Item> InprocBootstrap::meet(Job::Meetings<Item>& place, std::uint64_t number, std::size_t seat, Item mine,
-                                        const char* operation, base::Deadline deadline) {
+std::vector<Item> InprocBootstrap::run_round(Job::Meetings<Item>& place, std::uint64_t number, std::size_t seat,
+                                             Item mine, const char* operation, base::Deadline deadline) {
   std::unique_lock lock(job_->mutex);
   throw_if_aborted(node_page(), operation, rank_);
   Round<Item>& round = place.rounds.try_emplace(number, place.members.size()).first->second;
@@ -185,7 +185,7 @@ std::vector<SharedSegment> InprocBootstrap::share_among(const base::ShareGroup& 
     place = &job_->groups[key];
     place->members = group.members;
   }
-  auto all = meet(*place, 0, static_cast<std::size_t>(seat), SharedSegment(mine), "share", deadline);
+  auto all = run_round(*place, 0, static_cast<std::size_t>(seat), SharedSegment(mine), "share", deadline);
   const std::lock_guard lock(job_->mutex);
   // The last member to leave erases the group, and may already have done so.
   if (const auto found = job_->groups.find(key); found != job_->groups.end() && found->second.rounds.empty())

@@ -106,7 +106,7 @@ class Floor {
       await(entered(r), n_, yields_);
       std::memcpy(result_ + at(r) * bytes, board_.source(r), bytes);
     }
-    meet_again();
+    barrier_again();
     leave();
   }
 
@@ -128,7 +128,7 @@ class Floor {
       add_to_two_streamed(to[rank_] + first, to[1 - rank_] + first, from[0] + first, from[1] + first, last - first);
     else
       floor::reduce(to, size_, from, size_, first, last);
-    meet_again();
+    barrier_again();
     leave();
   }
 
@@ -164,7 +164,7 @@ class Floor {
     for (const int r : others_) await(board_.flags(r).left, n, yields_);
     all_left_ = n;
   }
-  void meet_again() {
+  void barrier_again() {
     raise(reduced(rank_), n_);
     for (const int r : others_) await(reduced(r), n_, yields_);
     all_left_ = n_ - 1;
@@ -324,7 +324,7 @@ class Floor {
       for (const int r : others_)
         if (roles.takes_from(r)) await(entered(r), n_, yields_);
       if (roles.takes()) take(roles, bytes, done, piece, [&](int rank) { return given(rank) + roles.part() * pitch; });
-      if (reads_inputs) meet_again();
+      if (reads_inputs) barrier_again();
       leave();
     }
   }

@@ -41,9 +41,9 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   const base::NodePage& node_page() const noexcept override { return page_; }
 
   std::vector<base::Bytes> allgather(base::ByteView mine, Deadline deadline) override {
-    return meet(RoundKind::allgather, mine, deadline);
+    return run_round(RoundKind::allgather, mine, deadline);
   }
-  void barrier(Deadline deadline) override { (void)meet(RoundKind::barrier, {}, deadline); }
+  void barrier(Deadline deadline) override { (void)run_round(RoundKind::barrier, {}, deadline); }
 
   const std::vector<int>& members() const noexcept override { return members_; }
   std::vector<SharedSegment> share(const SharedSegment& mine, Deadline deadline) override {
@@ -74,7 +74,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   };
 
   void join(Deadline deadline);
-  std::vector<base::Bytes> meet(RoundKind kind, base::ByteView mine, Deadline deadline);
+  std::vector<base::Bytes> run_round(RoundKind kind, base::ByteView mine, Deadline deadline);
   ShareRound round_among(const base::ShareGroup& group) const;
   std::vector<SharedSegment> share(const ShareRound& round, const SharedSegment& mine, Deadline deadline);
   std::vector<Received> exchange(const ShareRound& round, ShareOffer offer, int fd, Deadline deadline);
@@ -212,7 +212,7 @@ void TcpBootstrap::flush(Deadline deadline) {
 
 // ---- calls
 
-std::vector<base::Bytes> TcpBootstrap::meet(RoundKind kind, base::ByteView mine, Deadline deadline) {
+std::vector<base::Bytes> TcpBootstrap::run_round(RoundKind kind, base::ByteView mine, Deadline deadline) {
   const char* const operation = name_of(kind);
   if (mine.size() > largest_round_bytes / static_cast<std::size_t>(job_size_)) {
     fail(Code::invalid_argument, operation,

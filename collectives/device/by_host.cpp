@@ -98,11 +98,11 @@ class ByHost final : public CallsOnStreams, public device::OpenStreams {
   ScheduleTeam& schedules() const noexcept { return static_cast<State&>(*own_->collectives).schedules(); }
   template <typename Enqueue> void call(void* stream, const char* operation, Enqueue&& enqueue);
   Piece piece_of(const CollectiveArgs& args, std::size_t first, std::size_t count) noexcept;
-  Status take_in(Piece& piece, memory::Stream& stream) const;
+  Status stage_input(Piece& piece, memory::Stream& stream) const;
   Status go_through(Piece& piece, memory::Stream& stream);
   Status copy(void* out, const void* in, std::size_t bytes, memory::Stream& stream) const noexcept;
   void give_up(const Status& status, memory::Stream& stream) noexcept;
-  [[noreturn]] void tell(const Status& status, const char* operation);
+  [[noreturn]] void throw_failure(const Status& status, const char* operation);
   bool pending() const noexcept { return is_recorded_ && last_->query().code == Code::in_progress; }
   Status announce_end() noexcept;
   Status until_over(bool on_all_ranks) noexcept;
@@ -175,12 +175,12 @@ void ByHost::allreduce(void* stream, const CollectiveArgs& args) {
   call(stream, "allreduce_on", [&](memory::Stream& on) {
     const std::size_t count = args.call.count, most = Slot::bytes / args.call.element_bytes;
     Piece next = piece_of(args, 0, std::min(most, count));
-    Status status = take_in(next, on);
+    Status status = stage_input(next, on);
     for (std::size_t first = 0; status.ok() && (first < count || first == 0); first += most) {
       Piece now = std::move(next);
       if (const std::size_t after = first + most; after < count) {
         next = piece_of(args, after, std::min(most, count - after));
-        status = take_in(next, on);
+        status = stage_input(next, on);
       }
       if (status.ok()) status = go_through(now, on);
     }
@@ -192,14 +192,14 @@ void ByHost::barrier(void* stream, const void* buffer) {
   rma::require(team_.fabric(), device::lies_with(owner_, buffer), {"barrier_on"});
   call(stream, "barrier_on", [&](memory::Stream& on) {
     Piece piece{barrier_args(), nullptr, nullptr, 0, nullptr};
-    const Status status = take_in(piece, on);
+    const Status status = stage_input(piece, on);
     return status.ok() ? go_through(piece, on) : status;
   });
 }
 
 template <typename Enqueue> void ByHost::call(void* stream, const char* operation, Enqueue&& enqueue) {
   if (has_thrown_) rma::throw_status(team_.fabric(), Status::failure(Code::closed, failed_before), {operation});
-  if (!schedules().failure().ok()) tell(schedules().explain(), operation);
+  if (!schedules().failure().ok()) throw_failure(schedules().explain(), operation);
   const auto on = owner_.provider->borrow_stream(owner_.info.device, stream);
   Status status;
   try {
@@ -215,7 +215,7 @@ template <typename Enqueue> void ByHost::call(void* stream, const char* operatio
   }
   const bool had_failed = !schedules().failure().ok();
   give_up(status, *on);
-  if (had_failed) tell(schedules().explain(), operation);
+  if (had_failed) throw_failure(schedules().explain(), operation);
   has_thrown_ = true;
   rma::throw_status(team_.fabric(), status, {operation});
 }
@@ -242,7 +242,7 @@ ByHost::Piece ByHost::piece_of(const CollectiveArgs& args, std::size_t first, st
   return piece;
 }
 
-Status ByHost::take_in(Piece& piece, memory::Stream& stream) const {
+Status ByHost::stage_input(Piece& piece, memory::Stream& stream) const {
   if (piece.in != nullptr)
     if (const Status status = copy(const_cast<void*>(piece.args.input), piece.in, piece.bytes, stream); !status.ok())
       return status;
@@ -269,7 +269,7 @@ Status ByHost::copy(void* out, const void* in, std::size_t bytes, memory::Stream
 }
 
 /// Throws the error of an earlier call that failed on another rank or in the progress thread.
-void ByHost::tell(const Status& status, const char* operation) {
+void ByHost::throw_failure(const Status& status, const char* operation) {
   has_thrown_ = true;
   if (status.code == Code::mismatch || status.code == Code::peer_failed || status.code == Code::aborted)
     schedules().throw_error(status, operation);
@@ -322,7 +322,7 @@ void ByHost::close() {
       rma::throw_status(fabric, Status::failure(Code::timeout, "this rank's streams didn't run out"), {"Team::close"});
     schedules().throw_error(why, "Team::close");
   }
-  if (over.code == Code::peer_failed || over.code == Code::aborted) tell(over, "Team::close");
+  if (over.code == Code::peer_failed || over.code == Code::aborted) throw_failure(over, "Team::close");
   const Status status = over.ok() ? over : outcome();
   // Messages of the private team must arrive before a rank destroys it.
   if (!status.ok()) (void)fabric.flush_wires();
@@ -335,7 +335,7 @@ void ByHost::close() {
     base::ByteReader in(answer);
     all_know = in.number<std::uint64_t>() == 1 && all_know;
   }
-  if (!all_know) tell(status, "Team::close");
+  if (!all_know) throw_failure(status, "Team::close");
   if (status.ok()) collectives::close(OpenTeam(own_, "Team::close"));
   open_ = false;
 }

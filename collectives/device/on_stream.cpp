@@ -47,7 +47,7 @@ class ByWords final : public CallsOnStreams {
   void barrier(void* stream, const void* buffer) override {
     require(streams_.accepts(buffer), "barrier_on");
     require(streams_.begin(stream, 0), "barrier_on");
-    require(streams_.end(streams_.meet(0)), "barrier_on");
+    require(streams_.end(streams_.barrier(0)), "barrier_on");
   }
 
   void close() override { streams_.close(); }
@@ -61,10 +61,10 @@ class ByWords final : public CallsOnStreams {
     const std::size_t length = ((count + ranks - 1) / ranks + border - 1) / border * border;
     const std::size_t begins = std::min(count, static_cast<std::size_t>(team_.rank()) * length);
     const std::size_t mine = std::min(length, count - begins);
-    Status status = streams_.take_in(in, count * element);
-    if (status.ok()) status = streams_.meet(0);
+    Status status = streams_.copy_input(in, count * element);
+    if (status.ok()) status = streams_.barrier(0);
     if (status.ok() && mine > 0) status = streams_.reduce(begins, mine, args.call.type, args.call.op);
-    if (status.ok()) status = streams_.meet(1);
+    if (status.ok()) status = streams_.barrier(1);
     return status.ok() ? streams_.give_out(out, count * element) : status;
   }
 

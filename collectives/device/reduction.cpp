@@ -67,7 +67,7 @@ Announcement DeviceReduction::shown_by(int rank) const noexcept {
   return theirs;
 }
 
-Status DeviceReduction::meet(bool& agreed) noexcept {
+Status DeviceReduction::agree(bool& agreed) noexcept {
   agreed = false;
   if (const Status status = team_.begin(args_.signature); !status.ok()) return status;
   team_.arrive(&mine_, sizeof mine_);

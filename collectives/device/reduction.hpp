@@ -19,7 +19,7 @@ namespace hmc::collectives {
 ///   kernel accesses element i of any buffer, and it reads all inputs first. So these calls may be in place.
 /// - other reductions: each device computes its own rank's output, which overlaps no input.
 ///
-/// Use: can(), then meet(), then run() if `agreed`. Otherwise all ranks fall back to the hosts:
+/// Use: can(), then agree(), then run() if `agreed`. Otherwise all ranks fall back to the hosts:
 /// node_engine::run_arrived(). One object per call. The windows and the arguments must outlive it.
 class DeviceReduction {
  public:
@@ -33,7 +33,7 @@ class DeviceReduction {
   bool can() const noexcept { return mine_.in.device_window != 0; }
   /// Requires can(). Begins the call and waits for all ranks. Sets `agreed` if every rank can use its device. No data
   /// has moved yet. All ranks with can() get the same `agreed`; the others see the fallback in the announcements.
-  base::Status meet(bool& agreed) noexcept;
+  base::Status agree(bool& agreed) noexcept;
   /// Requires that all ranks agreed.
   base::Status run() noexcept;
 

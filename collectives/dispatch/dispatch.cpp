@@ -91,7 +91,7 @@ template <typename Run> void run_staged(const OpenTeam& team, const CollectiveAr
     return run_staged(team, args,
                       [&](const CollectiveArgs& staged) { require(team, node_engine::run(*node, staged), staged); });
   bool agreed = false;
-  require(team, devices.meet(agreed), args);
+  require(team, devices.agree(agreed), args);
   if (agreed) return require(team, devices.run(), args);
   run_staged(team, args,
              [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });

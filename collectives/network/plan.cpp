@@ -20,7 +20,7 @@ constexpr std::uint64_t shortest_bytes = 32 * 1024;
 constexpr std::size_t most = 16;
 constexpr int most_checked = 64;
 
-bool ranges_meet(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
+bool ranges_overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) noexcept {
   return a < b + b_bytes && b < a + a_bytes;
 }
 
@@ -42,8 +42,8 @@ bool writes(const Step& step) noexcept {
 /// True if the step accesses that range of a buffer.
 bool touches(const Step& step, StepBuffer buffer, std::uint64_t at, std::uint64_t bytes) noexcept {
   if (step.bytes == 0) return false;
-  return (reads(step) && step.from_buffer == buffer && ranges_meet(step.from, bytes_read(step), at, bytes)) ||
-         (writes(step) && step.to_buffer == buffer && ranges_meet(step.to, step.bytes, at, bytes));
+  return (reads(step) && step.from_buffer == buffer && ranges_overlap(step.from, bytes_read(step), at, bytes)) ||
+         (writes(step) && step.to_buffer == buffer && ranges_overlap(step.to, step.bytes, at, bytes));
 }
 
 /// True if the step forwards the bytes that `copy` copies, or a part of them.

@@ -62,16 +62,16 @@ bool DirectTeam::reads_all() noexcept {
 }
 
 bool DirectTeam::all_read() noexcept {
-  if (all_read_ == Answer::unknown) [[unlikely]] {
+  if (all_read_ == Known::unknown) [[unlikely]] {
     for (int peer = 0; peer < size_; ++peer) {
       // Acquire: pairs with the release in arrive. A rank that hasn't arrived at its first call may still be probing.
       if (peer != rank_ && board(peer).arrivals[1].sequence.load(std::memory_order_acquire) == 0) return false;
     }
-    all_read_ = Answer::yes;
+    all_read_ = Known::yes;
     for (int peer = 0; peer < size_; ++peer)
-      if (board(peer).probe.reads_all == 0) all_read_ = Answer::no;
+      if (board(peer).probe.reads_all == 0) all_read_ = Known::no;
   }
-  return all_read_ == Answer::yes;
+  return all_read_ == Known::yes;
 }
 
 void DirectTeam::close() {
@@ -224,9 +224,9 @@ Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::s
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
   if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // both ranks count the same calls
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
-    if (rank_ != 0) ways_.follow(decided.load(std::memory_order_relaxed));
-    const MethodTrials::Way next = ways_.next(block);
-    if (rank_ == 0) decided.store(ways_.decided(), std::memory_order_relaxed);
+    if (rank_ != 0) trials_.follow(decided.load(std::memory_order_relaxed));
+    const MethodTrials::Trial next = trials_.next(block);
+    if (rank_ == 0) decided.store(trials_.decided(), std::memory_order_relaxed);
     if (reads && next.is_timed) trial_.block = block;
     reads = reads && next.is_new;
   }
@@ -251,7 +251,7 @@ void DirectTeam::begin_trial() noexcept {
 }
 
 void DirectTeam::end_trial() noexcept {
-  if (trial_.block > 0) ways_.record_time(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
+  if (trial_.block > 0) trials_.record_time(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
 }
 
 Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,

@@ -202,8 +202,8 @@ class DirectTeam {
   base::Watch* watch_ = nullptr;
   base::Status failure_;
   transport::PeerReads reads_;
-  enum class Answer { unknown, yes, no } all_read_ = Answer::unknown;
-  MethodTrials ways_;
+  enum class Known { unknown, yes, no } all_read_ = Known::unknown;
+  MethodTrials trials_;
   struct Trial {
     std::size_t block = 0;  // 0: no trial
     bool reads = false;

@@ -58,7 +58,7 @@ constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collect
 /// The other rank runs its trials at the same call numbers and follows the decision. One thread.
 class MethodTrials {
  public:
-  struct Way {
+  struct Trial {
     bool is_new = false;
     bool is_timed = false;  ///< the caller must report the time with record_time()
   };
@@ -70,7 +70,7 @@ class MethodTrials {
   }
 
   /// The method for a call with blocks of up to `bytes`.
-  Way next(std::size_t bytes) noexcept {
+  Trial next(std::size_t bytes) noexcept {
     const std::size_t at = index(bytes);
     Size& size = sizes_[at];
     const std::uint32_t call = size.calls++;

@@ -70,7 +70,7 @@ std::exception_ptr State::close() {
   std::exception_ptr unheard;
   bool have_met = false;
   if (team_.is_world()) {
-    unheard = rma::meet_to_close(team_.fabric(), team_.exchange());
+    unheard = rma::barrier_before_close(team_.fabric(), team_.exchange());
     have_met = schedules_->failure().ok();
     if (!have_met) team_.use_exchange(nullptr);
   }

@@ -45,10 +45,10 @@ std::vector<std::string> wires_for(ConnType type, const base::Env& env, const ba
     has_verbs = wire.available;
     why_no_verbs = wire.why;
   }
-  static std::atomic<bool> told_rdma{false}, told_ucx{false};
-  if (type == ConnType::RDMA && !has_verbs && !told_rdma.exchange(true))
+  static std::atomic<bool> warned_rdma{false}, warned_ucx{false};
+  if (type == ConnType::RDMA && !has_verbs && !warned_rdma.exchange(true))
     log.warn("ConnType::RDMA is served by {} between nodes: {}", has_ucx ? "UCX" : "TCP", why_no_verbs);
-  if (type == ConnType::UCX && !has_ucx && !told_ucx.exchange(true))
+  if (type == ConnType::UCX && !has_ucx && !warned_ucx.exchange(true))
     log.warn("ConnType::UCX is served by TCP between nodes: this build has no UCX");
   std::vector<std::string> wires;
   if (type == ConnType::RDMA && has_verbs) wires.emplace_back("verbs");

@@ -25,7 +25,7 @@ enum class DeviceVerb : std::uint32_t { put, get, atomic };
 
 /// A request of an origin to the owner's agent. The agent validates it, like all data that a peer writes.
 struct alignas(64) Command {
-  DeviceVerb deed = DeviceVerb::put;
+  DeviceVerb verb = DeviceVerb::put;
   std::uint8_t first = 0;    ///< first command of a verb: clears the failure of an earlier verb
   std::uint8_t signals = 0;  ///< put: store `value` at `signal_offset` after the bytes
   std::uint8_t op = 0;       ///< atomic
@@ -39,12 +39,12 @@ struct alignas(64) Command {
 static_assert(std::is_trivially_copyable_v<Command>);
 
 /// The agent's reply: an atomic's old value, or the failure.
-struct alignas(64) Answer {
+struct alignas(64) Reply {
   std::uint64_t result = 0;
   std::uint32_t code = 0;
   char text[116] = {};
 };
-static_assert(std::is_trivially_copyable_v<Answer> && sizeof(Answer) == 128);
+static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 128);
 
 /// The commands of one origin. Command n is in slot n % 2 and its bytes are in buffer n % 2: the wire writes one buffer
 /// while the agent reads the other.
@@ -52,10 +52,10 @@ struct Lane {
   static constexpr std::size_t slots = 2;
   Command commands[slots];
   alignas(64) std::atomic<std::uint64_t> posted;  ///< set by the origin, after the command of this number and its bytes
-  /// Set by the agent: number of executed commands * 2, + 1 if the verb in progress has failed. In that case `answer`
+  /// Set by the agent: number of executed commands * 2, + 1 if the verb in progress has failed. In that case `reply`
   /// holds the failure.
   alignas(64) std::atomic<std::uint64_t> finished;
-  Answer answer;
+  Reply reply;
 };
 
 /// The layout of a Control. It is equal on all ranks of a window.
@@ -77,7 +77,7 @@ class ControlShape {
   }
   std::uint64_t posted(int rank) const noexcept { return lane(rank) + offsetof(Lane, posted); }
   std::uint64_t finished(int rank) const noexcept { return lane(rank) + offsetof(Lane, finished); }
-  std::uint64_t answer(int rank) const noexcept { return lane(rank) + offsetof(Lane, answer); }
+  std::uint64_t reply(int rank) const noexcept { return lane(rank) + offsetof(Lane, reply); }
   std::uint64_t buffer(int rank, std::uint64_t number) const noexcept {
     const std::size_t lanes_end = (lane(ranks()) + 4095) / 4096 * 4096;
     return lanes_end + (static_cast<std::size_t>(rank) * Lane::slots + number % Lane::slots) * chunk_;

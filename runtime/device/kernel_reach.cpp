@@ -69,7 +69,7 @@ Registration::Registration(const memory::Provider& provider, int device, std::by
   const memory::Kernels* const kernels = provider.kernels();
   if (kernels == nullptr || address == nullptr) return;
   const memory::OnDevice here(kernels->vendor(), device);
-  if (!here.answer().ok()) return;
+  if (!here.result().ok()) return;
   const std::size_t before = reinterpret_cast<std::uintptr_t>(address) % base::page_size();
   std::byte* const start = address - before;  // drivers register whole pages
   if (kernels->calls().register_host(start, base::round_up(before + bytes, base::page_size())).ok())

@@ -90,7 +90,7 @@ Status StagedChannel::post(const Command& command) noexcept {
 bool StagedChannel::look(std::uint64_t& seen, Ticket& asked, Status& status) noexcept {
   if (control_ != nullptr) {
     auto& word = reinterpret_cast<Lane*>(control_ + shape_.lane(fabric_.rank))->finished;
-    seen = word.load(std::memory_order_acquire);  // pairs with the agent's release, after the bytes and the answer
+    seen = word.load(std::memory_order_acquire);  // pairs with the agent's release, after the bytes and the reply
     return true;
   }
   if (asked == transport::done) {
@@ -120,15 +120,15 @@ Status StagedChannel::await(std::uint64_t number) noexcept {
   if (!status.ok()) return status;
   // Until the agent executes this verb's first command, the word may show the failure of an earlier verb.
   if (seen % 2 == 0 || seen / 2 < verb_first_) return {};
-  Answer answer;
-  if (const Status got = read_answer(answer); !got.ok()) return got;
-  std::memcpy(text_, answer.text, sizeof text_ - 1);
-  return Status::failure(static_cast<Code>(answer.code), text_, peer_);
+  Reply reply;
+  if (const Status got = read_reply(reply); !got.ok()) return got;
+  std::memcpy(text_, reply.text, sizeof text_ - 1);
+  return Status::failure(static_cast<Code>(reply.code), text_, peer_);
 }
 
-Status StagedChannel::read_answer(Answer& answer) noexcept {
+Status StagedChannel::read_reply(Reply& reply) noexcept {
   Ticket ticket = transport::done;
-  const Status started = way_->get(shape_.answer(fabric_.rank), &answer, sizeof answer, ticket);
+  const Status started = way_->get(shape_.reply(fabric_.rank), &reply, sizeof reply, ticket);
   return over(started, ticket);
 }
 
@@ -187,7 +187,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   for (std::uint64_t piece = 0; piece < pieces; ++piece) {
     for (; issued_ - before < std::min<std::uint64_t>(pieces, piece + Lane::slots);) {
       Command command;
-      command.deed = DeviceVerb::get;
+      command.verb = DeviceVerb::get;
       command.first = issued_ == before ? 1 : 0;
       command.offset = offset + (issued_ - before) * shape_.chunk();
       command.bytes = std::min<std::uint64_t>(shape_.chunk(), offset + bytes - command.offset);
@@ -210,7 +210,7 @@ Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offs
   verb_first_ = issued_ + 1;
   if (const Status status = await(issued_); !status.ok()) return status;
   Command command;
-  command.deed = DeviceVerb::atomic;
+  command.verb = DeviceVerb::atomic;
   command.first = 1;
   command.op = static_cast<std::uint8_t>(atomic.op);
   command.width = atomic.width;
@@ -220,9 +220,9 @@ Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offs
   if (const Status status = post(command); !status.ok()) return status;
   if (const Status status = await(issued_); !status.ok()) return status;
   if (result == nullptr || !transport::returns_value(atomic.op)) return {};
-  Answer answer;
-  if (const Status status = read_answer(answer); !status.ok()) return status;
-  *result = answer.result;
+  Reply reply;
+  if (const Status status = read_reply(reply); !status.ok()) return status;
+  *result = reply.result;
   return {};
 }
 
@@ -352,11 +352,11 @@ bool Agent::serve() noexcept {
     auto failed = failed_[static_cast<std::size_t>(rank)];
     if (command.first != 0) failed = false;
     if (!failed) {
-      Answer answer;
-      const Status status = carry_out(rank, number, command, answer);
-      answer.code = static_cast<std::uint32_t>(status.code);
-      if (!status.ok() && status.what != nullptr) std::strncpy(answer.text, status.what, sizeof answer.text - 1);
-      if (!status.ok() || command.deed == DeviceVerb::atomic) mine.answer = answer;
+      Reply reply;
+      const Status status = carry_out(rank, number, command, reply);
+      reply.code = static_cast<std::uint32_t>(status.code);
+      if (!status.ok() && status.what != nullptr) std::strncpy(reply.text, status.what, sizeof reply.text - 1);
+      if (!status.ok() || command.verb == DeviceVerb::atomic) mine.reply = reply;
       failed = !status.ok();
     }
     // Release: pairs with the acquire in StagedChannel::look. For an origin on another node the wire loads the word.
@@ -373,12 +373,12 @@ bool Agent::inside(std::uint64_t offset, std::uint64_t bytes) const noexcept {
 }
 
 /// Validates `command`: a peer may have written arbitrary bytes.
-Status Agent::carry_out(int rank, std::uint64_t number, const Command& command, Answer& answer) noexcept {
+Status Agent::carry_out(int rank, std::uint64_t number, const Command& command, Reply& reply) noexcept {
   const Status beyond = Status::failure(Code::out_of_range, "the peer's agent was asked for bytes beyond its memory");
   std::byte* const buffer = control_ + shape_.buffer(rank, number);
-  if (command.deed == DeviceVerb::atomic) return atomic(command, answer);
+  if (command.verb == DeviceVerb::atomic) return atomic(command, reply);
   if (command.bytes > shape_.chunk() || !inside(command.offset, command.bytes)) return beyond;
-  if (command.deed == DeviceVerb::get) return memory_.read_to_host(command.offset, buffer, command.bytes);
+  if (command.verb == DeviceVerb::get) return memory_.read_to_host(command.offset, buffer, command.bytes);
   if (command.signals != 0 && (command.signal_offset % 8 != 0 || !inside(command.signal_offset, 8))) return beyond;
   return put(command, buffer);
 }
@@ -394,14 +394,14 @@ Status Agent::put(const Command& command, const std::byte* buffer) noexcept {
   return status;
 }
 
-Status Agent::atomic(const Command& command, Answer& answer) noexcept {
+Status Agent::atomic(const Command& command, Reply& reply) noexcept {
   if ((command.width != 4 && command.width != 8) || command.offset % command.width != 0 ||
       !inside(command.offset, command.width) || command.op > static_cast<std::uint8_t>(transport::AtomicOp::fetch_xor))
     return Status::failure(Code::out_of_range, "the peer's agent was asked for a word beyond its memory");
   if (!lock()) return Status::failure(Code::timeout, "the peer's agent waited in vain for its memory's lock");
   const transport::Atomic asked{static_cast<transport::AtomicOp>(command.op), command.width, command.value,
                                 command.compare};
-  const Status status = memory_.apply(asked, command.offset, answer.result);
+  const Status status = memory_.apply(asked, command.offset, reply.result);
   unlock(head_);
   changed();
   return status;

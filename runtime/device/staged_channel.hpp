@@ -48,7 +48,7 @@ class StagedChannel final : public DeviceChannel {
   /// Waits until the agent has executed command `number`. Returns the failure of the current verb, if any.
   base::Status await(std::uint64_t number) noexcept;
   bool look(std::uint64_t& seen, transport::Ticket& asked, base::Status& status) noexcept;
-  base::Status read_answer(Answer& answer) noexcept;
+  base::Status read_reply(Reply& reply) noexcept;
   base::Status lease(const memory::Owner& owner, memory::StageLease& stage) noexcept;
   base::Status fill(const std::byte* source, std::size_t bytes, const memory::Owner& owner,
                     memory::OutPieces* pieces) noexcept;
@@ -64,7 +64,7 @@ class StagedChannel final : public DeviceChannel {
   std::byte* control_;            // the peer's Control if it is mapped, otherwise null
   std::uint64_t issued_ = 0;      // number of commands so far
   std::uint64_t verb_first_ = 1;  // number of the first command of the verb in progress
-  char text_[sizeof Answer::text] = {};
+  char text_[sizeof Reply::text] = {};
 };
 
 /// A target that computes or sleeps therefore doesn't delay the origin. After a short time without commands the thread
@@ -85,9 +85,9 @@ class Agent {
   bool serve() noexcept;
   bool is_idle() const noexcept;
   void sleep() noexcept;
-  base::Status carry_out(int rank, std::uint64_t number, const Command& command, Answer& answer) noexcept;
+  base::Status carry_out(int rank, std::uint64_t number, const Command& command, Reply& reply) noexcept;
   base::Status put(const Command& command, const std::byte* buffer) noexcept;
-  base::Status atomic(const Command& command, Answer& answer) noexcept;
+  base::Status atomic(const Command& command, Reply& reply) noexcept;
   bool lock() noexcept;
   bool inside(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   void changed() noexcept;

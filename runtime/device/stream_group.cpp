@@ -106,7 +106,7 @@ StreamGroup::StreamGroup(rma::TeamCore& team, const char* operation, const void*
 StreamGroup::~StreamGroup() {
   std::erase(team_.fabric().open_streams, this);
   if (!open_ || !pending()) return;
-  tell(Broken::failure);
+  mark_broken(Broken::failure);
   if (!has_run_out_soon()) leak_resources();
 }
 
@@ -142,7 +142,7 @@ std::string StreamGroup::try_out() const {
   } catch (const Error& error) {
     return error.detail().message;
   }
-  Status status = meet_trial(*stream);
+  Status status = enqueue_trial(*stream);
   memory::ReduceArguments nothing{};
   nothing.in_count = nothing.out_count = 1;
   nothing.ins[0] = nothing.outs[0] = staging_->devices().kernel_reach().part(team_.rank());
@@ -156,12 +156,12 @@ std::string StreamGroup::try_out() const {
   return "its streams don't get past a word that they have written";
 }
 
-Status StreamGroup::meet_trial(memory::Stream& stream) const noexcept {
+Status StreamGroup::enqueue_trial(memory::Stream& stream) const noexcept {
   const memory::Kernels& kernels = *owner_.provider->kernels();
   auto* const word = &reinterpret_cast<Words*>(seen_[static_cast<std::size_t>(team_.rank())].seen())->trial;
   return kernels.failures().to_status(memory::on_device(kernels.vendor(), owner_.info.device, [&] {
-    const memory::Answer answer = kernels.calls().write_word(stream.native(), word, 1);
-    return answer.ok() ? kernels.calls().wait_word(stream.native(), word, 1) : answer;
+    const memory::DriverResult result = kernels.calls().write_word(stream.native(), word, 1);
+    return result.ok() ? kernels.calls().wait_word(stream.native(), word, 1) : result;
   }));
 }
 
@@ -185,7 +185,7 @@ void StreamGroup::close() {
   base::ByteWriter mine;
   mine.number(calls_);
   mine.number(called_);
-  mine.number<std::uint64_t>(told_ ? 1 : 0);
+  mine.number<std::uint64_t>(reported_ ? 1 : 0);
   const auto answers = allgather_for(team_.fabric(), team_.exchange(), mine.view(), team_.fabric().deadline());
   const bool is_broken = was_broken || words(team_.rank()).broken.load() != 0;
   const bool left = is_broken && pending() && !has_run_out_soon();
@@ -206,15 +206,15 @@ void StreamGroup::close() {
 /// The result is ok on all ranks or an error on all ranks, because either all or none of them continue the close. It is
 /// an error if calls differ or a call failed, and at least one rank hasn't reported that.
 Status StreamGroup::compare(std::span<const base::Bytes> answers) const {
-  std::size_t told = 0;
+  std::size_t reported = 0;
   int other = -1;
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     base::ByteReader in(answers[rank]);
     const auto calls = in.number<std::uint64_t>(), called = in.number<std::uint64_t>();
-    told += in.number<std::uint64_t>();
+    reported += in.number<std::uint64_t>();
     if (other < 0 && (calls != calls_ || called != called_)) other = team_.world_rank(static_cast<int>(rank));
   }
-  if (told == answers.size() || (told == 0 && other < 0)) return {};
+  if (reported == answers.size() || (reported == 0 && other < 0)) return {};
   return other < 0 ? Status::failure(Code::error, failed_before) : Status::failure(Code::mismatch, came_apart, other);
 }
 
@@ -229,7 +229,7 @@ Status StreamGroup::complete_streams() noexcept {
 }
 
 Status StreamGroup::compare() const noexcept {
-  if (told_) return {};
+  if (reported_) return {};
   const Words& mine = words(team_.rank());
   const auto broken = static_cast<Broken>(mine.broken.load());
   if (broken == Broken::failure) return Status::failure(Code::error, failed_before);
@@ -254,7 +254,7 @@ bool StreamGroup::pending() noexcept {
   return holds(last_->query()) || (stream_ != nullptr && holds(stream_->query()));
 }
 
-void StreamGroup::tell(Broken why) noexcept {
+void StreamGroup::mark_broken(Broken why) noexcept {
   for (std::size_t rank = 0; rank < words_->peers().size(); ++rank)
     words(static_cast<int>(rank)).broken.store(static_cast<std::uint64_t>(why));
 }
@@ -280,8 +280,8 @@ bool StreamGroup::has_run_out_soon() noexcept {
 /// have work, because a stream may still write an old step.
 Status StreamGroup::end_group(Broken why, const Status& status) noexcept {
   rma::Fabric& fabric = team_.fabric();
-  told_ = told_ || !status.ok();
-  tell(why);
+  reported_ = reported_ || !status.ok();
+  mark_broken(why);
   (void)wait_for_streams();
   const auto done = [this]() noexcept {
     release_streams();
@@ -338,17 +338,17 @@ Status StreamGroup::begin(void* stream, std::uint64_t signature) noexcept {
   return end_group(Broken::failure, status);
 }
 
-Status StreamGroup::meet(int stage) noexcept {
+Status StreamGroup::barrier(int stage) noexcept {
   if (stage == 0) ++step_;
   const memory::Kernels& kernels = *owner_.provider->kernels();
   const auto word = [&](int rank) {
     return &reinterpret_cast<Words*>(seen_[static_cast<std::size_t>(rank)].seen())->reached[stage];
   };
   return kernels.failures().to_status(memory::on_device(kernels.vendor(), owner_.info.device, [&] {
-    memory::Answer answer = kernels.calls().write_word(stream_->native(), word(team_.rank()), step_);
-    for (int i = 1; answer.ok() && i < team_.size(); ++i)
-      answer = kernels.calls().wait_word(stream_->native(), word((team_.rank() + i) % team_.size()), step_);
-    return answer;
+    memory::DriverResult result = kernels.calls().write_word(stream_->native(), word(team_.rank()), step_);
+    for (int i = 1; result.ok() && i < team_.size(); ++i)
+      result = kernels.calls().wait_word(stream_->native(), word((team_.rank() + i) % team_.size()), step_);
+    return result;
   }));
 }
 
@@ -357,7 +357,7 @@ Status StreamGroup::copy(void* out, const void* in, std::size_t bytes) noexcept 
   const memory::Owner to = memory::known_owner_of(out), from = memory::known_owner_of(in);
   return owner_.provider->copy_async(memory::transfer_between(out, to, in, from, bytes), *stream_);
 }
-Status StreamGroup::take_in(const void* in, std::size_t bytes) noexcept { return copy(staging_->data(), in, bytes); }
+Status StreamGroup::copy_input(const void* in, std::size_t bytes) noexcept { return copy(staging_->data(), in, bytes); }
 Status StreamGroup::give_out(void* out, std::size_t bytes) noexcept { return copy(out, staging_->data(), bytes); }
 
 Status StreamGroup::reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept {

@@ -83,8 +83,8 @@ class StreamGroup final : public OpenStreams {
   /// `signature` identifies the call. Returns Status mismatch if another rank's call is known to differ.
   base::Status begin(void* stream, std::uint64_t signature) noexcept;
   /// Enqueues a barrier of all ranks' streams on this call's stream. Called twice per piece, with `stage` 0 and 1.
-  base::Status meet(int stage) noexcept;
-  base::Status take_in(const void* in, std::size_t bytes) noexcept;
+  base::Status barrier(int stage) noexcept;
+  base::Status copy_input(const void* in, std::size_t bytes) noexcept;
   base::Status give_out(void* out, std::size_t bytes) noexcept;
   base::Status copy(void* out, const void* in, std::size_t bytes) noexcept;
   /// Reduces the slice [first, first + count) over the staging memory of all ranks, and stores the result in all.
@@ -98,13 +98,13 @@ class StreamGroup final : public OpenStreams {
   Words& words(int rank) const noexcept;
   std::string prepare();
   std::string try_out() const;
-  base::Status meet_trial(memory::Stream& stream) const noexcept;
+  base::Status enqueue_trial(memory::Stream& stream) const noexcept;
   void need_all(const std::string& why_not);
   base::Status compare(std::span<const base::Bytes> answers) const;
   base::Status check(std::uint64_t signature) noexcept;
   base::Status end_group(Broken why, const base::Status& status) noexcept;
   base::Status wait_for_streams() noexcept;
-  void tell(Broken why) noexcept;
+  void mark_broken(Broken why) noexcept;
   void release_streams() noexcept;
   bool pending() noexcept;
   bool has_run_out_soon() noexcept;
@@ -118,7 +118,7 @@ class StreamGroup final : public OpenStreams {
   std::unique_ptr<memory::Event> last_;
   std::unique_ptr<memory::Stream> stream_;  // of the call in progress
   bool open_ = true;
-  bool told_ = false;  // a call has reported the group's failure to this rank's user
+  bool reported_ = false;  // a call has reported the group's failure to this rank's user
   std::uint64_t calls_ = 0;
   std::uint64_t called_ = 0;  // a hash of all signatures so far
   unsigned step_ = 0;

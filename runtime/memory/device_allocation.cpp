@@ -7,7 +7,7 @@ namespace hmc::memory {
 std::shared_ptr<VmmRange> VmmRange::reserve(const Vendor& vendor, const Failures& failures, int device,
                                             std::size_t places, std::size_t bytes) {
   const OnDevice here(vendor, device);
-  failures.check(here.answer(), "reserve");
+  failures.check(here.result(), "reserve");
   std::size_t stride = bytes;
   for (int each = 0; each < vendor.device_count(); ++each) {  // the range may map memory of any device
     std::size_t granularity = 0;
@@ -39,7 +39,7 @@ std::size_t VmmMemory::granularity() const {
 std::unique_ptr<VmmMemory> VmmMemory::create(const Vendor& vendor, const Failures& failures, int device,
                                              std::size_t bytes, bool fabric) {
   const OnDevice here(vendor, device);
-  failures.check(here.answer(), "allocate");
+  failures.check(here.result(), "allocate");
   std::unique_ptr<VmmMemory> memory(new VmmMemory(vendor, failures, device));
   memory->bytes_ = base::round_up(bytes, memory->granularity());
   failures.check(memory->calls_.create(memory->handle_, memory->bytes_, device, fabric), "allocate");
@@ -52,7 +52,7 @@ template <typename Import>
 std::unique_ptr<VmmMemory> VmmMemory::import_by(const Vendor& vendor, const Failures& failures, int device,
                                                 std::size_t bytes, const VmmPlace& place, Import&& import) {
   const OnDevice here(vendor, device);
-  failures.check(here.answer(), "import");
+  failures.check(here.result(), "import");
   std::unique_ptr<VmmMemory> memory(new VmmMemory(vendor, failures, device));
   memory->bytes_ = bytes;
   failures.check(import(memory->handle_), "import");
@@ -75,7 +75,7 @@ std::unique_ptr<VmmMemory> VmmMemory::import(const Vendor& vendor, const Failure
 // The first mapping keeps the handle; a second mapping needs no handle of its own.
 std::unique_ptr<VmmMemory> VmmMemory::map_again(const VmmMemory& memory, const VmmPlace& place) {
   const OnDevice here(memory.vendor_, memory.device_);
-  memory.failures_.check(here.answer(), "map");
+  memory.failures_.check(here.result(), "map");
   std::unique_ptr<VmmMemory> again(new VmmMemory(memory.vendor_, memory.failures_, memory.device_));
   again->bytes_ = memory.bytes_;
   again->handle_ = memory.handle_;
@@ -108,18 +108,18 @@ VmmMemory::~VmmMemory() {
 
 bool VmmMemory::let_reach(int device) const noexcept {
   const OnDevice here(vendor_, device);
-  return here.answer().ok() && calls_.set_access(address_, bytes_, device).ok();
+  return here.result().ok() && calls_.set_access(address_, bytes_, device).ok();
 }
 
-Answer VmmMemory::export_fd(int& fd) const noexcept {
+DriverResult VmmMemory::export_fd(int& fd) const noexcept {
   const OnDevice here(vendor_, device_);
-  if (!here.answer().ok()) return here.answer();
+  if (!here.result().ok()) return here.result();
   return calls_.export_fd(fd, handle_);
 }
 
-Answer VmmMemory::export_fabric(IpcHandle& handle) const noexcept {
+DriverResult VmmMemory::export_fabric(IpcHandle& handle) const noexcept {
   const OnDevice here(vendor_, device_);
-  if (!here.answer().ok()) return here.answer();
+  if (!here.result().ok()) return here.result();
   return calls_.export_fabric(handle, handle_);
 }
 

@@ -65,8 +65,8 @@ class VmmMemory {
   /// Rounded up to the device's granularity.
   std::size_t bytes() const noexcept { return bytes_; }
   /// A new descriptor, owned by the caller.
-  Answer export_fd(int& fd) const noexcept;
-  Answer export_fabric(IpcHandle& handle) const noexcept;
+  DriverResult export_fd(int& fd) const noexcept;
+  DriverResult export_fabric(IpcHandle& handle) const noexcept;
   /// Gives another device read and write access. Returns false if that isn't possible.
   bool let_reach(int device) const noexcept;
 
@@ -108,17 +108,17 @@ class PlainAllocation final : public OwnAllocation {
     bytes = size;
     backing = how;
     const OnDevice here(vendor, on);
-    failures.check(here.answer(), "allocate");
+    failures.check(here.result(), "allocate");
     if (how == Backing::stream_ordered) failures.check(vendor.create_stream(stream_), "allocate");
     void* got = nullptr;
-    Answer answer = vendor.allocate(got, size, how, stream_);
+    DriverResult result = vendor.allocate(got, size, how, stream_);
     // Other streams may use the memory only after this stream has executed the allocation.
-    if (answer.ok() && stream_ != nullptr) {
-      answer = vendor.synchronize_stream(stream_);
-      if (!answer.ok()) (void)vendor.free(got, how, stream_);
+    if (result.ok() && stream_ != nullptr) {
+      result = vendor.synchronize_stream(stream_);
+      if (!result.ok()) (void)vendor.free(got, how, stream_);
     }
-    if (!answer.ok() && stream_ != nullptr) (void)vendor.destroy_stream(stream_);
-    failures.check(answer, "allocate");
+    if (!result.ok() && stream_ != nullptr) (void)vendor.destroy_stream(stream_);
+    failures.check(result, "allocate");
     address = static_cast<std::byte*>(got);
     host_accessible = how == Backing::pinned || how == Backing::managed;
   }

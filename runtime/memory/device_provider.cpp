@@ -47,11 +47,11 @@ class DeviceProvider::Lease {
     (void)on_device(*provider_.vendor_, device_, [&] { return provider_.vendor_->destroy_stream(stream_); });
   }
   /// Queues work and waits for it. Also waits if the start fails, because earlier rows may be in flight.
-  template <typename Put> Answer run(Put&& put) noexcept {
+  template <typename Put> DriverResult run(Put&& put) noexcept {
     if (!answer_.ok()) return answer_;
     return on_device(*provider_.vendor_, device_, [&] {
-      const Answer started = put(stream_);
-      const Answer finished = provider_.vendor_->synchronize_stream(stream_);
+      const DriverResult started = put(stream_);
+      const DriverResult finished = provider_.vendor_->synchronize_stream(stream_);
       // Queued work may still access memory that the caller frees after the error. So wait once more, and don't reuse
       // this stream.
       broken_ = !finished.ok();
@@ -65,7 +65,7 @@ class DeviceProvider::Lease {
   int device_;
   void* stream_ = nullptr;
   bool broken_ = false;
-  Answer answer_;
+  DriverResult answer_;
 };
 
 DeviceProvider::DeviceProvider(std::unique_ptr<Vendor> vendor)
@@ -143,7 +143,7 @@ std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t byt
   if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "allocate", why);
   auto allocation = make(device, bytes, backing);
   Lease lease(*this, device);
-  const Answer zeroed = lease.run(
+  const DriverResult zeroed = lease.run(
       [&](void* stream) { return vendor_->fill(allocation->address, 0, std::max<std::size_t>(bytes, 1), stream); });
   failures_.check(zeroed, "allocate");
   return allocation;
@@ -178,23 +178,23 @@ std::unique_ptr<Event> DeviceProvider::make_event(int device) const {
 
 // ---- copies
 
-Answer DeviceProvider::put_rows(const Transfer& transfer, void* stream) const noexcept {
+DriverResult DeviceProvider::put_rows(const Transfer& transfer, void* stream) const noexcept {
   Transfer row = transfer;
   row.height = 1;
   for (std::size_t i = 0; i < transfer.height; ++i) {
     row.destination = static_cast<std::byte*>(transfer.destination) + i * transfer.destination_pitch;
     row.source = static_cast<const std::byte*>(transfer.source) + i * transfer.source_pitch;
-    if (const Answer answer = vendor_->copy(row, stream); !answer.ok()) return answer;
+    if (const DriverResult result = vendor_->copy(row, stream); !result.ok()) return result;
   }
   return {};
 }
 
-Answer DeviceProvider::put(const Transfer& transfer, void* stream) const noexcept {
+DriverResult DeviceProvider::put(const Transfer& transfer, void* stream) const noexcept {
   if (transfer.width == 0 || transfer.height == 0) return {};
   if (transfer.height == 1) return vendor_->copy(transfer, stream);
   if (transfer.source_device != transfer.destination_device) return put_rows(transfer, stream);
-  const Answer answer = vendor_->copy_2d(transfer, stream);
-  return answer.code == Answer::missing ? put_rows(transfer, stream) : answer;
+  const DriverResult result = vendor_->copy_2d(transfer, stream);
+  return result.code == DriverResult::missing ? put_rows(transfer, stream) : result;
 }
 
 base::Status DeviceProvider::copy_async(const Transfer& transfer, Stream& stream) const noexcept {

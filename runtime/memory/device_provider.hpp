@@ -70,8 +70,8 @@ class DeviceProvider final : public Provider {
   class Lease;
   void check_device(int device, const char* operation) const;
   std::shared_ptr<Allocation> make(int device, std::size_t bytes, Backing backing) const;
-  Answer put(const Transfer& transfer, void* stream) const noexcept;
-  Answer put_rows(const Transfer& transfer, void* stream) const noexcept;
+  DriverResult put(const Transfer& transfer, void* stream) const noexcept;
+  DriverResult put_rows(const Transfer& transfer, void* stream) const noexcept;
   int device_of(const void* address) const noexcept;
   void announce(Allocation& allocation) const noexcept;
   std::string try_vmm() const;

@@ -35,7 +35,7 @@ class DeviceEvent final : public Event {
   void* native() const noexcept override { return event_; }
 
  private:
-  base::Status done(const Answer& answer) const noexcept { return failures_.to_status(answer); }
+  base::Status done(const DriverResult& result) const noexcept { return failures_.to_status(result); }
 
   const Vendor& vendor_;
   const Failures& failures_;
@@ -74,14 +74,14 @@ class DeviceStream final : public Stream {
   base::Status stop(std::unique_ptr<Gate>& gate) noexcept override {
     try {
       const OnDevice here(vendor_, device_);
-      return done(here.answer().ok() ? vendor_.gates().stop(gate, stream_) : here.answer());
+      return done(here.result().ok() ? vendor_.gates().stop(gate, stream_) : here.result());
     } catch (const std::bad_alloc&) {
       return base::Status::failure(Code::out_of_memory, "no memory for a stream's gate");
     }
   }
 
  private:
-  base::Status done(const Answer& answer) const noexcept { return failures_.to_status(answer); }
+  base::Status done(const DriverResult& result) const noexcept { return failures_.to_status(result); }
 
   const Vendor& vendor_;
   const Failures& failures_;

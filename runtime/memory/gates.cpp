@@ -44,15 +44,15 @@ std::string FunctionGates::why_not() const {
   return launch_ ? "" : std::string("the library has no ") + launch_.name();
 }
 
-Answer FunctionGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
+DriverResult FunctionGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
   const auto latch = std::make_shared<Latch>();
   auto made = std::make_unique<FunctionGate>(latch);
   auto data = std::make_unique<std::shared_ptr<Latch>>(latch);
-  const Answer answer = launch_(stream, wait_in, data.get());
-  if (!answer.ok()) return answer;
+  const DriverResult result = launch_(stream, wait_in, data.get());
+  if (!result.ok()) return result;
   static_cast<void>(data.release());  // wait_in() frees it
   gate = std::move(made);
-  return answer;
+  return result;
 }
 
 namespace {
@@ -82,24 +82,24 @@ class WordGate final : public Gate {
 
 }  // namespace
 
-Answer WordGates::take(Word*& word) const {
+DriverResult WordGates::take(Word*& word) const {
   int here = 0;
-  Answer answer = device(here);
-  if (!answer.ok()) return answer;
+  DriverResult result = device(here);
+  if (!result.ok()) return result;
   const std::scoped_lock lock(mutex_);
   const auto of_device = [&](const Word* each) { return each->device == here; };
   auto found = std::find_if(idle_.begin(), idle_.end(), of_device);
   if (found == idle_.end()) {
     std::vector<Word> made;
-    answer = make(made);
-    if (!answer.ok()) return answer;
+    result = make(made);
+    if (!result.ok()) return result;
     idle_.reserve(words_.size() + made.size());  // so that give_back() doesn't allocate
     for (const Word& each : made) idle_.push_back(&words_.emplace_back(each));
     found = idle_.end() - 1;
   }
   word = *found;
   idle_.erase(found);
-  return answer;
+  return result;
 }
 
 void WordGates::give_back(Word& word) const noexcept {
@@ -107,14 +107,14 @@ void WordGates::give_back(Word& word) const noexcept {
   idle_.push_back(&word);
 }
 
-Answer WordGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
+DriverResult WordGates::stop(std::unique_ptr<Gate>& gate, void* stream) const {
   auto made = std::make_unique<WordGate>(*this);
   Word* word = nullptr;
-  if (const Answer answer = take(word); !answer.ok()) return answer;
+  if (const DriverResult result = take(word); !result.ok()) return result;
   made->take(*word);
-  const Answer answer = wait(stream, *word, word->value);
-  if (answer.ok()) gate = std::move(made);
-  return answer;
+  const DriverResult result = wait(stream, *word, word->value);
+  if (result.ok()) gate = std::move(made);
+  return result;
 }
 
 }  // namespace hmc::memory

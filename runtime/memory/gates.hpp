@@ -18,7 +18,7 @@ class FunctionGates final : public GateCalls {
   using Launch = int(void* stream, void (*function)(void*), void* data);
   explicit FunctionGates(const Symbol<Launch>& launch) : launch_(launch) {}
   std::string why_not() const override;
-  Answer stop(std::unique_ptr<Gate>& gate, void* stream) const override;
+  DriverResult stop(std::unique_ptr<Gate>& gate, void* stream) const override;
 
  private:
   const Symbol<Launch>& launch_;
@@ -34,7 +34,7 @@ class WordGates : public GateCalls {
     int device = 0;                    ///< the device of the streams that wait for it
     std::uint64_t value = 0;           ///< value of its last gate
   };
-  Answer stop(std::unique_ptr<Gate>& gate, void* stream) const override;
+  DriverResult stop(std::unique_ptr<Gate>& gate, void* stream) const override;
 
   /// Called when a gate was opened. Another gate may reuse its word with a higher value.
   void give_back(Word& word) const noexcept;
@@ -42,14 +42,14 @@ class WordGates : public GateCalls {
  protected:
   ~WordGates() override = default;
   /// The entered device if words are per device, otherwise 0.
-  virtual Answer device(int& device) const noexcept = 0;
+  virtual DriverResult device(int& device) const noexcept = 0;
   /// Adds one or more words for the entered device.
-  virtual Answer make(std::vector<Word>& words) const = 0;
+  virtual DriverResult make(std::vector<Word>& words) const = 0;
   /// The stream waits until the word reaches or passes `value`. At least the lower 32 bits are compared.
-  virtual Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept = 0;
+  virtual DriverResult wait(void* stream, const Word& word, std::uint64_t value) const noexcept = 0;
 
  private:
-  Answer take(Word*& word) const;
+  DriverResult take(Word*& word) const;
 
   mutable std::mutex mutex_;
   mutable std::deque<Word> words_;

@@ -49,23 +49,24 @@ std::string first_error(const Compiler& compiler, Program program) {
 }
 
 void compile(const Compiler& compiler, std::vector<const char*>& options, CompiledKernels& made) {
-  const auto fail = [&](const Answer& answer, const std::string& more = {}) {
+  const auto fail = [&](const DriverResult& result, const std::string& more = {}) {
     made.why_not =
-        fmt::format("{} answered {}{}", answer.call, compiler.error_string.raw()(static_cast<int>(answer.code)), more);
+        fmt::format("{} answered {}{}", result.call, compiler.error_string.raw()(static_cast<int>(result.code)), more);
   };
   Program program = nullptr;
-  if (const Answer made_it = compiler.create(&program, kernels_source(), "device_kernels.inl", 0, nullptr, nullptr);
+  if (const DriverResult made_it =
+          compiler.create(&program, kernels_source(), "device_kernels.inl", 0, nullptr, nullptr);
       !made_it.ok())
     return fail(made_it);
   std::size_t bytes = 0;
-  if (const Answer compiled = compiler.compile(program, static_cast<int>(options.size()), options.data());
+  if (const DriverResult compiled = compiler.compile(program, static_cast<int>(options.size()), options.data());
       !compiled.ok()) {
     fail(compiled, first_error(compiler, program));
-  } else if (const Answer sized = compiler.image_size(program, &bytes); !sized.ok()) {
+  } else if (const DriverResult sized = compiler.image_size(program, &bytes); !sized.ok()) {
     fail(sized);
   } else {
     made.image.resize(bytes);
-    if (const Answer got = compiler.image(program, made.image.data()); !got.ok()) fail(got);
+    if (const DriverResult got = compiler.image(program, made.image.data()); !got.ok()) fail(got);
   }
   (void)compiler.destroy(&program);
 }
@@ -140,8 +141,8 @@ void Kernels::load(Loaded& into, int device) const {
     if (embedded.empty()) return;
   }
   const OnDevice here(vendor_, device);  // hipRTC compiles for the current device
-  if (!here.answer().ok()) {
-    into.why_not = failures_.text_of(here.answer());
+  if (!here.result().ok()) {
+    into.why_not = failures_.text_of(here.result());
     return;
   }
   const CompiledKernels compiled = compile_kernels(vendor_.type(), calls_.architecture(device));
@@ -155,16 +156,16 @@ void Kernels::load(Loaded& into, int device) const {
 /// Returns an empty text if the image and all its functions were loaded. Otherwise unloads the image and returns the
 /// reason.
 std::string Kernels::load_image(Loaded& into, int device, const void* image) const {
-  const Answer answer = on_device(vendor_, device, [&] {
-    Answer last = calls_.load(into.module, image);
+  const DriverResult result = on_device(vendor_, device, [&] {
+    DriverResult last = calls_.load(into.module, image);
     for (std::size_t i = 0; last.ok() && i < function_count; ++i)
       last = calls_.function(into.functions[i], into.module, names[i]);
     if (!last.ok() && into.module != nullptr) (void)calls_.unload(into.module);
     return last;
   });
-  if (answer.ok()) return {};
+  if (result.ok()) return {};
   into.module = nullptr;
-  return failures_.text_of(answer);
+  return failures_.text_of(result);
 }
 
 base::Status Kernels::reduce(int device, DType type, const ReduceArguments& call, void* stream) const noexcept {

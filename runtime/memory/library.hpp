@@ -12,7 +12,7 @@
 namespace hmc::memory {
 
 /// The result of one call of a vendor's library. Code 0 is success for every vendor.
-struct [[nodiscard]] Answer {
+struct [[nodiscard]] DriverResult {
   const char* call = "";
   long code = 0;
   bool ok() const noexcept { return code == 0; }
@@ -56,15 +56,15 @@ class Library {
 };
 
 /// For calls that query completion: "not yet" isn't a failure.
-inline Answer done_or(bool& done, Answer answer, bool not_yet) noexcept {
-  done = answer.ok();
-  if (not_yet) answer.code = 0;
-  return answer;
+inline DriverResult done_or(bool& done, DriverResult result, bool not_yet) noexcept {
+  done = result.ok();
+  if (not_yet) result.code = 0;
+  return result;
 }
 
 enum class Need { required, optional };
 
-/// A function of the library. A call to a missing function returns Answer::missing.
+/// A function of the library. A call to a missing function returns DriverResult::missing.
 template <typename Signature> class Symbol;
 template <typename Result, typename... Args> class Symbol<Result(Args...)> {
  public:
@@ -73,8 +73,8 @@ template <typename Result, typename... Args> class Symbol<Result(Args...)> {
       : name_(name),
         function_(reinterpret_cast<Function>(need == Need::required ? library.demand(name) : library.find(name))) {}
 
-  Answer operator()(Args... args) const noexcept requires std::is_integral_v<Result> {
-    if (function_ == nullptr) return {name_, Answer::missing};
+  DriverResult operator()(Args... args) const noexcept requires std::is_integral_v<Result> {
+    if (function_ == nullptr) return {name_, DriverResult::missing};
     return {name_, static_cast<long>(function_(args...))};
   }
   explicit operator bool() const noexcept { return function_ != nullptr; }

@@ -28,8 +28,8 @@ OpenMp::OpenMp() : library_(names_here()) {
 
 base::Status OpenMp::copy(void* to, int to_device, const void* from, int from_device,
                           std::size_t bytes) const noexcept {
-  const int answer = copy_(to, from, bytes, 0, 0, to_device, from_device);
-  return answer == 0 ? base::Status{} : base::Status::failure(Code::error, "omp_target_memcpy didn't answer 0");
+  const int result = copy_(to, from, bytes, 0, 0, to_device, from_device);
+  return result == 0 ? base::Status{} : base::Status::failure(Code::error, "omp_target_memcpy returned an error");
 }
 
 }  // namespace hmc::memory

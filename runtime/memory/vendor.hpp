@@ -27,10 +27,10 @@ class IpcCalls {
  public:
   virtual ~IpcCalls() = default;
   /// The handle of the allocation that contains `address`.
-  virtual Answer get(IpcHandle& handle, void* address) const noexcept = 0;
-  virtual Answer open(void*& address, const IpcHandle& handle) const noexcept = 0;
-  virtual Answer close(void* address) const noexcept = 0;
-  virtual Answer range(void*& start, std::size_t& bytes, void* address) const noexcept = 0;
+  virtual DriverResult get(IpcHandle& handle, void* address) const noexcept = 0;
+  virtual DriverResult open(void*& address, const IpcHandle& handle) const noexcept = 0;
+  virtual DriverResult close(void* address) const noexcept = 0;
+  virtual DriverResult range(void*& start, std::size_t& bytes, void* address) const noexcept = 0;
 };
 
 /// Physical memory and reserved address ranges, modelled on CUDA's virtual memory management.
@@ -40,22 +40,24 @@ class VmmCalls {
   virtual ~VmmCalls() = default;
   /// Empty if `device` supports sharing by descriptor.
   virtual std::string why_not(int device) const = 0;
-  virtual Answer granularity(std::size_t& bytes, int device) const noexcept = 0;
+  virtual DriverResult granularity(std::size_t& bytes, int device) const noexcept = 0;
   /// `fabric`: the memory can also be exported as a fabric handle.
-  virtual Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
-  virtual Answer release(Handle handle) const noexcept = 0;
-  virtual Answer export_fd(int& fd, Handle handle) const noexcept = 0;
+  virtual DriverResult create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
+  virtual DriverResult release(Handle handle) const noexcept = 0;
+  virtual DriverResult export_fd(int& fd, Handle handle) const noexcept = 0;
   /// The caller keeps `fd` and must not close it before set_access(), because HIP doesn't use it earlier.
-  virtual Answer import_fd(Handle& handle, int fd) const noexcept = 0;
+  virtual DriverResult import_fd(Handle& handle, int fd) const noexcept = 0;
   /// Empty if `device` reports that its memory can have fabric handles.
   virtual std::string why_no_fabric(int) const { return "HMC doesn't use this library's handles for a fabric"; }
-  virtual Answer export_fabric(IpcHandle&, Handle) const noexcept { return {"export", Answer::missing}; }
-  virtual Answer import_fabric(Handle&, const IpcHandle&) const noexcept { return {"import", Answer::missing}; }
-  virtual Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept = 0;
-  virtual Answer unreserve(void* address, std::size_t bytes) const noexcept = 0;
-  virtual Answer map(void* address, std::size_t bytes, Handle handle) const noexcept = 0;
-  virtual Answer unmap(void* address, std::size_t bytes) const noexcept = 0;
-  virtual Answer set_access(void* address, std::size_t bytes, int device) const noexcept = 0;
+  virtual DriverResult export_fabric(IpcHandle&, Handle) const noexcept { return {"export", DriverResult::missing}; }
+  virtual DriverResult import_fabric(Handle&, const IpcHandle&) const noexcept {
+    return {"import", DriverResult::missing};
+  }
+  virtual DriverResult reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept = 0;
+  virtual DriverResult unreserve(void* address, std::size_t bytes) const noexcept = 0;
+  virtual DriverResult map(void* address, std::size_t bytes, Handle handle) const noexcept = 0;
+  virtual DriverResult unmap(void* address, std::size_t bytes) const noexcept = 0;
+  virtual DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept = 0;
 };
 
 /// Kernels, and words of host memory that streams write and wait for.
@@ -66,23 +68,23 @@ class KernelCalls {
   virtual std::string why_not() const = 0;
   /// The compiler's name of the architecture, for example "sm_90"; empty if the compiler library detects it.
   virtual std::string architecture(int device) const = 0;
-  virtual Answer load(void*& module, const void* image) const noexcept = 0;
-  virtual Answer unload(void* module) const noexcept = 0;
-  virtual Answer function(void*& function, void* module, const char* name) const noexcept = 0;
+  virtual DriverResult load(void*& module, const void* image) const noexcept = 0;
+  virtual DriverResult unload(void* module) const noexcept = 0;
+  virtual DriverResult function(void*& function, void* module, const char* name) const noexcept = 0;
   /// `arguments`: one pointer per parameter, read before the call returns.
-  virtual Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
-                        void* stream) const noexcept = 0;
+  virtual DriverResult launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                              void* stream) const noexcept = 0;
 
   /// Empty if streams can write and wait for words of registered host memory.
   virtual std::string why_no_words(int device) const = 0;
-  virtual Answer register_host(void* address, std::size_t bytes) const noexcept = 0;
-  virtual Answer unregister_host(void* address) const noexcept = 0;
+  virtual DriverResult register_host(void* address, std::size_t bytes) const noexcept = 0;
+  virtual DriverResult unregister_host(void* address) const noexcept = 0;
   /// The address of registered memory for the entered device.
-  virtual Answer device_address(void*& seen, void* address) const noexcept = 0;
+  virtual DriverResult device_address(void*& seen, void* address) const noexcept = 0;
   /// Writes the word after all queued work; the write is visible to the host and to all devices.
-  virtual Answer write_word(void* stream, void* word, unsigned value) const noexcept = 0;
+  virtual DriverResult write_word(void* stream, void* word, unsigned value) const noexcept = 0;
   /// Waits until the word reaches or passes `value`, compared modulo 2^32.
-  virtual Answer wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
+  virtual DriverResult wait_word(void* stream, void* word, unsigned value) const noexcept = 0;
 };
 
 /// Blocks streams until the host opens a gate.
@@ -92,7 +94,7 @@ class GateCalls {
   /// Empty if this library has the required calls.
   virtual std::string why_not() const = 0;
   /// May throw bad_alloc; in this case nothing was queued on the stream.
-  virtual Answer stop(std::unique_ptr<Gate>& gate, void* stream) const = 0;
+  virtual DriverResult stop(std::unique_ptr<Gate>& gate, void* stream) const = 0;
 };
 
 /// Stateless after the library was opened. Any thread. Calls without a device argument act on the device that the
@@ -113,33 +115,33 @@ class Vendor {
   virtual bool means_out_of_memory(long code) const noexcept = 0;
 
   /// Makes `device` current for this thread. leave() needs `previous` to restore the caller's device.
-  virtual Answer enter(int device, void*& previous) const noexcept = 0;
+  virtual DriverResult enter(int device, void*& previous) const noexcept = 0;
   virtual void leave(void* previous) const noexcept = 0;
 
   virtual bool has(Backing backing) const noexcept = 0;
-  virtual Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept = 0;
-  virtual Answer free(void* address, Backing backing, void* stream) const noexcept = 0;
+  virtual DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept = 0;
+  virtual DriverResult free(void* address, Backing backing, void* stream) const noexcept = 0;
 
   /// Page-locks the caller's host memory for all devices.
-  virtual Answer pin(void*, std::size_t) const noexcept { return {"pin", Answer::missing}; }
-  virtual Answer unpin(void*) const noexcept { return {"unpin", Answer::missing}; }
+  virtual DriverResult pin(void*, std::size_t) const noexcept { return {"pin", DriverResult::missing}; }
+  virtual DriverResult unpin(void*) const noexcept { return {"unpin", DriverResult::missing}; }
 
   /// Copies one row.
-  virtual Answer copy(const Transfer& transfer, void* stream) const noexcept = 0;
+  virtual DriverResult copy(const Transfer& transfer, void* stream) const noexcept = 0;
   /// Returns `missing` if the library has no such call; DeviceProvider then copies row by row.
-  virtual Answer copy_2d(const Transfer& transfer, void* stream) const noexcept = 0;
-  virtual Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept = 0;
+  virtual DriverResult copy_2d(const Transfer& transfer, void* stream) const noexcept = 0;
+  virtual DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept = 0;
 
-  virtual Answer create_stream(void*& stream) const noexcept = 0;
-  virtual Answer destroy_stream(void* stream) const noexcept = 0;
-  virtual Answer synchronize_stream(void* stream) const noexcept = 0;
-  virtual Answer query_stream(bool& done, void* stream) const noexcept = 0;
-  virtual Answer create_event(void*& event) const noexcept = 0;
-  virtual Answer destroy_event(void* event) const noexcept = 0;
-  virtual Answer record_event(void* event, void* stream) const noexcept = 0;
-  virtual Answer synchronize_event(void* event) const noexcept = 0;
-  virtual Answer query_event(bool& done, void* event) const noexcept = 0;
-  virtual Answer stream_wait(void* stream, void* event) const noexcept = 0;
+  virtual DriverResult create_stream(void*& stream) const noexcept = 0;
+  virtual DriverResult destroy_stream(void* stream) const noexcept = 0;
+  virtual DriverResult synchronize_stream(void* stream) const noexcept = 0;
+  virtual DriverResult query_stream(bool& done, void* stream) const noexcept = 0;
+  virtual DriverResult create_event(void*& event) const noexcept = 0;
+  virtual DriverResult destroy_event(void* event) const noexcept = 0;
+  virtual DriverResult record_event(void* event, void* stream) const noexcept = 0;
+  virtual DriverResult synchronize_event(void* event) const noexcept = 0;
+  virtual DriverResult query_event(bool& done, void* event) const noexcept = 0;
+  virtual DriverResult stream_wait(void* stream, void* event) const noexcept = 0;
 
   /// Called for the pointers that the user passes to verbs. Must not create a context, and must not depend on the
   /// current device.
@@ -181,18 +183,19 @@ class OnDevice {
   ~OnDevice() {
     if (answer_.ok()) vendor_.leave(previous_);
   }
-  Answer answer() const noexcept { return answer_; }
+  DriverResult result() const noexcept { return answer_; }
 
  private:
   const Vendor& vendor_;
   void* previous_ = nullptr;
-  Answer answer_;
+  DriverResult answer_;
 };
 
-/// Runs `call` with `device` current. Returns its Answer, or the Answer of entering the device if that failed.
-template <typename Call> Answer on_device(const Vendor& vendor, int device, Call&& call) noexcept {
+/// Runs `call` with `device` current. Returns its DriverResult, or the DriverResult of entering the device if that
+/// failed.
+template <typename Call> DriverResult on_device(const Vendor& vendor, int device, Call&& call) noexcept {
   const OnDevice here(vendor, device);
-  return here.answer().ok() ? call() : here.answer();
+  return here.result().ok() ? call() : here.result();
 }
 
 /// Converts the result of a call to a vendor's library to a Status or an Error that names the call and the code.
@@ -200,13 +203,13 @@ class Failures {
  public:
   explicit Failures(const Vendor& vendor) : vendor_(vendor) {}
 
-  Code code_of(const Answer& answer) const noexcept;
+  Code code_of(const DriverResult& result) const noexcept;
   /// "cuMemCreate answered CUDA_ERROR_OUT_OF_MEMORY (2)".
-  std::string text_of(const Answer& answer) const;
+  std::string text_of(const DriverResult& result) const;
 
-  base::Status to_status(const Answer& answer) const noexcept;
-  /// Throws if the answer isn't success.
-  void check(const Answer& answer, std::string_view operation) const;
+  base::Status to_status(const DriverResult& result) const noexcept;
+  /// Throws if the result isn't success.
+  void check(const DriverResult& result, std::string_view operation) const;
 
  private:
   const Vendor& vendor_;

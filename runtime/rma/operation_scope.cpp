@@ -58,7 +58,7 @@ void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline 
   }
 }
 
-std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange, std::exception_ptr unheard) {
+std::exception_ptr barrier_before_close(const Fabric& fabric, base::Exchange& exchange, std::exception_ptr unheard) {
   const bool is_world = &exchange == fabric.over_world.get();
   if (!is_world || !exchange.has_failed()) {
     try {

@@ -61,8 +61,8 @@ void barrier_for(const Fabric& fabric, base::Exchange& exchange, base::Deadline 
 /// The barrier before an object is closed. If an earlier call on the world has failed, its ranks use the control plane
 /// for the barrier, so that all remaining objects are closed in order. Returns that failure if no call has reported it
 /// on this rank yet. The caller throws it after all objects are closed. `unheard`: the result of an earlier call.
-[[nodiscard]] std::exception_ptr meet_to_close(const Fabric& fabric, base::Exchange& exchange,
-                                               std::exception_ptr unheard = nullptr);
+[[nodiscard]] std::exception_ptr barrier_before_close(const Fabric& fabric, base::Exchange& exchange,
+                                                      std::exception_ptr unheard = nullptr);
 
 /// One step of a close that continues despite the failure `unheard`. If the step also fails, this throws `unheard`: a
 /// peer may have exited after it reported that failure, so the step's error is only a consequence.

@@ -102,14 +102,14 @@ std::exception_ptr SymmetricAllocator::compare(const Fabric& fabric, base::Excha
     } else {
       // "rank 0 got 64 bytes at offset 0; ranks 1, 2 got 128 bytes at offset 0"
       detail.message += fmt::format("from call {} of alloc on: ", index + 1);
-      std::vector<bool> told(ranks.size());
+      std::vector<bool> reported(ranks.size());
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        if (told[rank]) continue;
+        if (reported[rank]) continue;
         const std::optional<Made> made = result_on(rank);
         std::vector<int> alike;  // world ranks
         for (std::size_t other = rank; other < ranks.size(); ++other) {
           if (result_on(other) != made) continue;
-          told[other] = true;
+          reported[other] = true;
           const int number = static_cast<int>(other);
           alike.push_back(team == nullptr ? number : team->world_rank(number));
         }

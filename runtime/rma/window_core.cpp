@@ -117,7 +117,8 @@ void WindowCore::close() {
     own_.devices->close_context();
   }
   std::exception_ptr unheard;
-  if (!fabric().closed()) unheard = meet_to_close(fabric(), exchange());  // afterwards no peer accesses this part
+  if (!fabric().closed())
+    unheard = barrier_before_close(fabric(), exchange());  // afterwards no peer accesses this part
   // After a failure the barrier used the control plane. In this case has_failed() is true on all ranks, including those
   // that had reported the failure before.
   if (role_ == Role::user && !fabric().closed() && unheard == nullptr && !exchange().has_failed())
@@ -129,7 +130,7 @@ void WindowCore::close() {
   own_.disconnect();
   fabric().windows.remove(*this);
   // Device memory may be freed only after all peers have unmapped it.
-  if (own_.has_devices && !fabric().closed()) unheard = meet_to_close(fabric(), exchange(), std::move(unheard));
+  if (own_.has_devices && !fabric().closed()) unheard = barrier_before_close(fabric(), exchange(), std::move(unheard));
   own_.release_part();
   if (unheard != nullptr) std::rethrow_exception(unheard);
 }

@@ -36,11 +36,11 @@ TEST_P(ByWire, put_is_visible_at_return_and_get_returns_the_bytes_in_both_direct
 TEST_P(ByWire, put_is_visible_to_a_thread_that_is_notified_otherwise) {
   Pair pair;
   constexpr std::uint64_t rounds = 10'000;
-  std::atomic<std::uint64_t> told{0}, seen{0};
+  std::atomic<std::uint64_t> announced{0}, seen{0};
   std::uint64_t wrong = 0;
   std::thread reader([&] {
     for (std::uint64_t round = 1; round <= rounds; ++round) {
-      while (told.load(std::memory_order_acquire) < round) std::this_thread::yield();
+      while (announced.load(std::memory_order_acquire) < round) std::this_thread::yield();
       for (const std::size_t at : {0UL, 512UL, 1016UL}) {
         std::uint64_t value = 0;
         std::memcpy(&value, pair.server.at(at), 8);
@@ -53,7 +53,7 @@ TEST_P(ByWire, put_is_visible_to_a_thread_that_is_notified_otherwise) {
     for (std::size_t at = 0; at < 1024; at += 8) std::memcpy(pair.client.at(at), &round, 8);
     const status_t status = pair.c().put(loopback, pair.port(), 0, 0, 1024);
     if (status != SUCCESS) ADD_FAILURE() << "round " << round;
-    told.store(round, std::memory_order_release);
+    announced.store(round, std::memory_order_release);
     while (seen.load(std::memory_order_acquire) < round) std::this_thread::yield();
   }
   reader.join();

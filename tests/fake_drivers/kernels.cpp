@@ -23,14 +23,14 @@ template <typename Argument, void (*kernel)(Argument)> void run_one(const void* 
 void* reach_memory(const void* address) { return memory().reach(address); }
 
 using Meeting = std::barrier<>;
-void meet_others(void* meeting) {
+void synchronize_grid(void* meeting) {
   if (meeting != nullptr) static_cast<Meeting*>(meeting)->arrive_and_wait();
 }
 
 void run_block(FakeKernel run, bool meets, const void* argument, unsigned block, unsigned blocks, unsigned threads) {
   Meeting meeting(meets ? threads : 1);
   const auto one = [&](unsigned thread) {
-    const FakeThread self{block, blocks, thread, threads, &reach_memory, &meet_others, meets ? &meeting : nullptr};
+    const FakeThread self{block, blocks, thread, threads, &reach_memory, &synchronize_grid, meets ? &meeting : nullptr};
     run(argument, &self);
   };
   if (!meets) {

@@ -48,18 +48,18 @@ class BareCopy {
 
   void operator()(void* to, bool to_device, const void* from, bool from_device, std::size_t bytes) {
     void* const stream = stream_->native();
-    hmc::memory::Answer answer;
+    hmc::memory::DriverResult result;
     if (api_.copy)
-      answer = api_.copy(address(to), address(from), bytes, stream);
+      result = api_.copy(address(to), address(from), bytes, stream);
     else if (to_device && from_device)
-      answer = api_.copy_within(address(to), address(from), bytes, stream);
+      result = api_.copy_within(address(to), address(from), bytes, stream);
     else if (to_device)
-      answer = api_.copy_to_device(address(to), from, bytes, stream);
+      result = api_.copy_to_device(address(to), from, bytes, stream);
     else if (from_device)
-      answer = api_.copy_to_host(to, address(from), bytes, stream);
+      result = api_.copy_to_host(to, address(from), bytes, stream);
     else
       std::memcpy(to, from, bytes);
-    HMC_CHECK_MSG(answer.ok(), "{} answered {}", answer.call, answer.code);
+    HMC_CHECK_MSG(result.ok(), "{} answered {}", result.call, result.code);
     const auto done = api_.synchronize(stream);
     HMC_CHECK_MSG(done.ok(), "{} answered {}", done.call, done.code);
   }

@@ -61,7 +61,7 @@ class TeamCreationMismatch : public Mismatch {
     }
   }
 
-  void expect_told(What one, What other, int odd) {
+  void expect_reported(What one, What other, int odd) {
     SCOPED_TRACE(testing::Message() << names[one] << " on rank " << odd << ", " << names[other] << " on the others");
     const auto outcomes = run_runtime(
         [&](Runtime& runtime, int rank) {
@@ -80,7 +80,7 @@ TEST_P(TeamCreationMismatch, team_creation_against_a_collective_is_reported) {
   constexpr What further[] = {large_allreduce, ibarrier, gather};
   int odd = ranks() / 2;
   for (const What one : {create, create_over, close, end, split, duplicate})
-    for (const What other : {allreduce, barrier, further[odd % 3]}) expect_told(one, other, odd++ % ranks());
+    for (const What other : {allreduce, barrier, further[odd % 3]}) expect_reported(one, other, odd++ % ranks());
 }
 
 TEST_P(TeamCreationMismatch, two_different_team_creations_are_reported) {
@@ -94,7 +94,7 @@ TEST_P(TeamCreationMismatch, two_different_team_creations_are_reported) {
                                    {close, end},
                                    {split, end},
                                    {close, split}})
-    expect_told(one, other, odd++ % ranks());
+    expect_reported(one, other, odd++ % ranks());
 }
 
 TEST_P(TeamCreationMismatch, windows_closed_in_another_order_are_reported) {

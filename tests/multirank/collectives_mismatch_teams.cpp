@@ -39,7 +39,7 @@ class TeamsMismatch : public Mismatch {
   }
   const std::vector<std::string> calls_ = {"igather(8 bytes, root " + std::to_string(ranks() - 1) + ")",
                                            "igather(16 bytes, root " + std::to_string(ranks() - 1) + ")"};
-  void expect_told(std::vector<Outcome> outcomes) const {
+  void expect_reported(std::vector<Outcome> outcomes) const {
     outcomes.back() = outcomes.front();  // the root has caught its own error
     expect_mismatch(outcomes, calls_);
     for (const Outcome& outcome : outcomes)
@@ -51,28 +51,28 @@ class TeamsMismatch : public Mismatch {
 TEST_P(TeamsMismatch, wait_in_another_team_for_a_missing_rank_reports_it) {
   at_most = 11s;  // half of the deadline, with a reserve
   for (const bool by_request : {false, true}) {
-    expect_told(run_two([&](Runtime&, Team&) { told_.arrive_and_wait(); },
-                        [&](Team&, Team& other) {
-                          try {
-                            by_request ? other.ibarrier().wait() : other.barrier();
-                          } catch (const Error&) {
-                            told_.arrive_and_wait();
-                            throw;
-                          }
-                          ADD_FAILURE() << "a barrier without one rank";
-                        },
-                        12s));
+    expect_reported(run_two([&](Runtime&, Team&) { told_.arrive_and_wait(); },
+                            [&](Team&, Team& other) {
+                              try {
+                                by_request ? other.ibarrier().wait() : other.barrier();
+                              } catch (const Error&) {
+                                told_.arrive_and_wait();
+                                throw;
+                              }
+                              ADD_FAILURE() << "a barrier without one rank";
+                            },
+                            12s));
   }
 }
 
 TEST_P(TeamsMismatch, wait_in_another_team_for_a_closing_rank_reports_it) {
-  expect_told(run_two([](Runtime& runtime, Team&) { EXPECT_THROW(runtime.close(), Error); },
-                      [](Team&, Team& other) { other.barrier(); }));
+  expect_reported(run_two([](Runtime& runtime, Team&) { EXPECT_THROW(runtime.close(), Error); },
+                          [](Team&, Team& other) { other.barrier(); }));
 }
 
 TEST_P(TeamsMismatch, wait_in_another_team_for_an_ended_rank_reports_it) {
-  expect_told(run_two([](Runtime& runtime, Team&) { [[maybe_unused]] const Runtime gone = std::move(runtime); },
-                      [](Team&, Team& other) { other.barrier(); }));
+  expect_reported(run_two([](Runtime& runtime, Team&) { [[maybe_unused]] const Runtime gone = std::move(runtime); },
+                          [](Team&, Team& other) { other.barrier(); }));
 }
 
 // The root catches the error, waits, and then uses the other team.

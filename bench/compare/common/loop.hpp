@@ -73,7 +73,7 @@ template <typename Contestant> class Loop {
         start_(now_ns()) {}
 
   void run() {
-    tell_header();
+    print_header();
     for (const Cell& cell : setup_.cells) run(cell);
   }
 
@@ -81,11 +81,11 @@ template <typename Contestant> class Loop {
   bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
 
   void run(const Cell& cell) {
-    if (const std::string why = it_.lacks(cell.operation); !why.empty()) return tell(cell, "lacks", why);
+    if (const std::string why = it_.lacks(cell.operation); !why.empty()) return print(cell, "lacks", why);
     // The last cells of a slow contestant get one pass each. If they were skipped, the same cells would always be
     // missing.
     const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
-    if (!everyone(validate(cell))) return tell(cell, "error", "a rank got wrong bytes or left a barrier early");
+    if (!everyone(validate(cell))) return print(cell, "error", "a rank got wrong bytes or left a barrier early");
 
     const std::size_t batch = hurried ? 1 : choose_batch(cell);
     const std::size_t passes = hurried ? 1 : warm_up(cell, batch);
@@ -97,8 +97,8 @@ template <typename Contestant> class Loop {
     it_.barrier();
     times.loopback_bytes = loopback_bytes() - loopback_before;
     if (!everyone(cell.operation == Operation::barrier || data_.verify(cell, stamp_)))
-      return tell(cell, "error", "a rank got wrong bytes in the timed loop");
-    tell(cell, batch, hurried, times);
+      return print(cell, "error", "a rank got wrong bytes in the timed loop");
+    print(cell, batch, hurried, times);
   }
 
   // ---- one pass: write the input, line up, call, read the result
@@ -232,7 +232,7 @@ template <typename Contestant> class Loop {
   }
 
   // ---- output of rank 0
-  void tell_header() {
+  void print_header() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     sched_getaffinity(0, sizeof allowed, &allowed);
@@ -253,14 +253,14 @@ template <typename Contestant> class Loop {
     lines_->end();
   }
 
-  void tell(const Cell& cell, const char* key, const std::string& why) {
+  void print(const Cell& cell, const char* key, const std::string& why) {
     if (lines_ == nullptr) return;
     lines_->begin(setup_.name, it_.size(), cell);
     lines_->text(key, why);
     lines_->end();
   }
 
-  void tell(const Cell& cell, std::size_t batch, bool hurried, const Times& times) {
+  void print(const Cell& cell, std::size_t batch, bool hurried, const Times& times) {
     const Figures mine = figures_of(times);
     const std::vector<double> all = gather(mine.data(), mine.size());
     if (lines_ == nullptr) return;
@@ -272,7 +272,7 @@ template <typename Contestant> class Loop {
       ranks_figures[0][both_p50] = ranks_figures[0][p50] + target[read_p50];
     }
     ranks_figures.resize(one_sided(cell.operation) ? 1 : ranks());
-    tell(cell, ranks_figures);
+    print(cell, ranks_figures);
     lines_->whole("loopback_bytes", times.loopback_bytes);
     lines_->whole("calls", static_cast<long long>(times.call_ns.size() * batch));
     lines_->whole("batch", static_cast<long long>(batch));
@@ -280,7 +280,7 @@ template <typename Contestant> class Loop {
     lines_->end();
   }
 
-  void tell(const Cell& cell, const std::vector<Figures>& timed) {
+  void print(const Cell& cell, const std::vector<Figures>& timed) {
     Figures sums{};
     double least = 1e300, most = 0;
     for (const Figures& one : timed) {

@@ -98,7 +98,7 @@ class AclVendor final : public Vendor {
     return code == error_memory_allocation || code == error_bad_alloc || code == error_storage_over_limit;
   }
 
-  Answer enter(int device, void*& previous) const noexcept override {
+  DriverResult enter(int device, void*& previous) const noexcept override {
     previous = nullptr;
     entered_.store(device, std::memory_order_relaxed);
     int current = -1;
@@ -113,48 +113,52 @@ class AclVendor final : public Vendor {
   }
 
   bool has(Backing backing) const noexcept override { return backing == Backing::plain || backing == Backing::pinned; }
-  Answer allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
+  DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
     return backing == Backing::pinned ? api_.allocate_host(&address, bytes)
                                       : api_.allocate(&address, bytes, malloc_huge_first);
   }
-  Answer free(void* address, Backing backing, void*) const noexcept override {
+  DriverResult free(void* address, Backing backing, void*) const noexcept override {
     return backing == Backing::pinned ? api_.free_host(address) : api_.free(address);
   }
 
-  Answer copy(const Transfer& transfer, void* stream) const noexcept override {
+  DriverResult copy(const Transfer& transfer, void* stream) const noexcept override {
     return api_.copy(transfer.destination, transfer.width, transfer.source, transfer.width, kind_of(transfer.direction),
                      stream);
   }
-  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override {
+  DriverResult copy_2d(const Transfer& transfer, void* stream) const noexcept override {
     // The call supports only copies between host and device.
-    if (transfer.direction == Direction::device_to_device) return {api_.copy_2d.name(), Answer::missing};
+    if (transfer.direction == Direction::device_to_device) return {api_.copy_2d.name(), DriverResult::missing};
     return api_.copy_2d(transfer.destination, transfer.destination_pitch, transfer.source, transfer.source_pitch,
                         transfer.width, transfer.height, kind_of(transfer.direction), stream);
   }
-  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
+  DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
     return api_.fill(destination, bytes, value, bytes, stream);
   }
 
-  Answer create_stream(void*& stream) const noexcept override { return api_.create_stream(&stream); }
-  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
-  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
-  Answer query_stream(bool& done, void* stream) const noexcept override {
+  DriverResult create_stream(void*& stream) const noexcept override { return api_.create_stream(&stream); }
+  DriverResult destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  DriverResult synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  DriverResult query_stream(bool& done, void* stream) const noexcept override {
     int status = -1;
-    const Answer answer = api_.query_stream(stream, &status);
+    const DriverResult result = api_.query_stream(stream, &status);
     done = status == stream_complete;
-    return answer;
+    return result;
   }
-  Answer create_event(void*& event) const noexcept override { return api_.create_event(&event, event_sync); }
-  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
-  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
-  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
-  Answer query_event(bool& done, void* event) const noexcept override {
+  DriverResult create_event(void*& event) const noexcept override { return api_.create_event(&event, event_sync); }
+  DriverResult destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  DriverResult record_event(void* event, void* stream) const noexcept override {
+    return api_.record_event(event, stream);
+  }
+  DriverResult synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  DriverResult query_event(bool& done, void* event) const noexcept override {
     int status = -1;
-    const Answer answer = api_.query_event(event, &status);
+    const DriverResult result = api_.query_event(event, &status);
     done = status == event_complete;
-    return answer;
+    return result;
   }
-  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event); }
+  DriverResult stream_wait(void* stream, void* event) const noexcept override {
+    return api_.stream_wait(stream, event);
+  }
 
   PointerInfo query(const void* address) const noexcept override {
     PointerAttributes attributes{};
@@ -175,7 +179,7 @@ class AclVendor final : public Vendor {
     int current = -1;
     if (entered < 0 || api_.get_device(&current).ok()) return false;
     const OnDevice here(*this, entered);
-    return here.answer().ok() && api_.pointer(address, &attributes).ok();
+    return here.result().ok() && api_.pointer(address, &attributes).ok();
   }
 
   static int kind_of(Direction direction) noexcept {
@@ -184,13 +188,13 @@ class AclVendor final : public Vendor {
                                                     : copy_within;
   }
   void start() {
-    Answer answer = api_.init(nullptr);
-    if (answer.code == error_repeat_initialize) answer.code = 0;  // the program has already initialized the library
+    DriverResult result = api_.init(nullptr);
+    if (result.code == error_repeat_initialize) result.code = 0;  // the program has already initialized the library
     unsigned count = 0;
-    if (answer.ok()) answer = api_.device_count(&count);
-    if (!answer.ok()) why_not_ = fmt::format("{} answered {}", answer.call, answer.code);
-    if (answer.ok() && count == 0) why_not_ = "the library sees no device";
-    count_ = answer.ok() ? static_cast<int>(count) : 0;
+    if (result.ok()) result = api_.device_count(&count);
+    if (!result.ok()) why_not_ = fmt::format("{} answered {}", result.call, result.code);
+    if (result.ok() && count == 0) why_not_ = "the library sees no device";
+    count_ = result.ok() ? static_cast<int>(count) : 0;
   }
 
   Library library_;

@@ -67,10 +67,10 @@ class CnrtVendor final : public Vendor {
     why_not_ = library_.why_not();
     if (!why_not_.empty()) return;
     unsigned count = 0;
-    const Answer answer = api_.device_count(&count);
-    if (!answer.ok()) why_not_ = fmt::format("{} answered {} ({})", answer.call, code_name(answer.code), answer.code);
-    if (answer.ok() && count == 0) why_not_ = "the library sees no device";
-    count_ = answer.ok() ? static_cast<int>(count) : 0;
+    const DriverResult result = api_.device_count(&count);
+    if (!result.ok()) why_not_ = fmt::format("{} answered {} ({})", result.call, code_name(result.code), result.code);
+    if (result.ok() && count == 0) why_not_ = "the library sees no device";
+    count_ = result.ok() ? static_cast<int>(count) : 0;
   }
 
   const char* name() const noexcept override { return "cnrt"; }
@@ -92,10 +92,10 @@ class CnrtVendor final : public Vendor {
   // and cnrtErrorSysNoMem is 100010.
   bool means_out_of_memory(long code) const noexcept override { return names(code, "NoMem") || names(code, "NO_MEM"); }
 
-  Answer enter(int device, void*& previous) const noexcept override {
+  DriverResult enter(int device, void*& previous) const noexcept override {
     previous = nullptr;
     int current = -1;
-    if (const Answer answer = api_.get_device(&current); !answer.ok()) return answer;
+    if (const DriverResult result = api_.get_device(&current); !result.ok()) return result;
     if (current == device) return {api_.set_device.name(), 0};
     previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current) + 1);
     return api_.set_device(device);
@@ -107,14 +107,14 @@ class CnrtVendor final : public Vendor {
   bool has(Backing backing) const noexcept override {
     return backing == Backing::plain || (backing == Backing::pinned && api_.allocate_host);
   }
-  Answer allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
+  DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {
     return backing == Backing::pinned ? api_.allocate_host(&address, bytes) : api_.allocate(&address, bytes);
   }
-  Answer free(void* address, Backing backing, void*) const noexcept override {
+  DriverResult free(void* address, Backing backing, void*) const noexcept override {
     return backing == Backing::pinned ? api_.free_host(address) : api_.free(address);
   }
 
-  Answer copy(const Transfer& transfer, void* queue) const noexcept override {
+  DriverResult copy(const Transfer& transfer, void* queue) const noexcept override {
     const bool two = transfer.source_device != transfer.destination_device;
     const int direction = transfer.direction == Direction::host_to_device   ? copy_to_device
                           : transfer.direction == Direction::device_to_host ? copy_to_host
@@ -122,27 +122,33 @@ class CnrtVendor final : public Vendor {
                                                                             : copy_within;
     return api_.copy(transfer.destination, const_cast<void*>(transfer.source), transfer.width, queue, direction);
   }
-  Answer copy_2d(const Transfer&, void*) const noexcept override { return {"cnrtMemcpy2D", Answer::missing}; }
-  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
+  DriverResult copy_2d(const Transfer&, void*) const noexcept override {
+    return {"cnrtMemcpy2D", DriverResult::missing};
+  }
+  DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
     return api_.fill(destination, value, bytes, queue);
   }
 
-  Answer create_stream(void*& stream) const noexcept override { return api_.create_queue(&stream); }
-  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_queue(stream); }
-  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_queue(stream); }
-  Answer query_stream(bool& done, void* stream) const noexcept override {
-    const Answer answer = api_.query_queue(stream);
-    return done_or(done, answer, not_yet(answer));
+  DriverResult create_stream(void*& stream) const noexcept override { return api_.create_queue(&stream); }
+  DriverResult destroy_stream(void* stream) const noexcept override { return api_.destroy_queue(stream); }
+  DriverResult synchronize_stream(void* stream) const noexcept override { return api_.synchronize_queue(stream); }
+  DriverResult query_stream(bool& done, void* stream) const noexcept override {
+    const DriverResult result = api_.query_queue(stream);
+    return done_or(done, result, not_yet(result));
   }
-  Answer create_event(void*& event) const noexcept override { return api_.create_notifier(&event); }
-  Answer destroy_event(void* event) const noexcept override { return api_.destroy_notifier(event); }
-  Answer record_event(void* event, void* stream) const noexcept override { return api_.place_notifier(event, stream); }
-  Answer synchronize_event(void* event) const noexcept override { return api_.wait_notifier(event); }
-  Answer query_event(bool& done, void* event) const noexcept override {
-    const Answer answer = api_.query_notifier(event);
-    return done_or(done, answer, not_yet(answer));
+  DriverResult create_event(void*& event) const noexcept override { return api_.create_notifier(&event); }
+  DriverResult destroy_event(void* event) const noexcept override { return api_.destroy_notifier(event); }
+  DriverResult record_event(void* event, void* stream) const noexcept override {
+    return api_.place_notifier(event, stream);
   }
-  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.queue_wait(event, stream, 0); }
+  DriverResult synchronize_event(void* event) const noexcept override { return api_.wait_notifier(event); }
+  DriverResult query_event(bool& done, void* event) const noexcept override {
+    const DriverResult result = api_.query_notifier(event);
+    return done_or(done, result, not_yet(result));
+  }
+  DriverResult stream_wait(void* stream, void* event) const noexcept override {
+    return api_.queue_wait(event, stream, 0);
+  }
 
   PointerInfo query(const void* address) const noexcept override {
     PointerAttributes attributes{};
@@ -160,9 +166,9 @@ class CnrtVendor final : public Vendor {
     return text != nullptr && std::strstr(text, part) != nullptr;
   }
   /// cnrtErrorNotReady (1 in CNRT 6.14) or its predecessor cnrtErrorBusy (632014).
-  bool not_yet(const Answer& answer) const noexcept {
-    return !answer.ok() &&
-           (names(answer.code, "NotReady") || names(answer.code, "NOT_READY") || names(answer.code, "Busy"));
+  bool not_yet(const DriverResult& result) const noexcept {
+    return !result.ok() &&
+           (names(result.code, "NotReady") || names(result.code, "NOT_READY") || names(result.code, "Busy"));
   }
 
   Library library_;

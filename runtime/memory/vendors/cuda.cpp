@@ -22,24 +22,24 @@ void* to_pointer(Address address) noexcept { return reinterpret_cast<void*>(addr
 class CudaIpc final : public IpcCalls {
  public:
   explicit CudaIpc(const Api& api) : api_(api) {}
-  Answer get(IpcHandle& handle, void* address) const noexcept override {
+  DriverResult get(IpcHandle& handle, void* address) const noexcept override {
     static_assert(sizeof(IpcMemHandle) == sizeof handle.bytes);
     return api_.ipc_get(reinterpret_cast<IpcMemHandle*>(handle.bytes), to_address(address));
   }
-  Answer open(void*& address, const IpcHandle& handle) const noexcept override {
+  DriverResult open(void*& address, const IpcHandle& handle) const noexcept override {
     IpcMemHandle theirs;
     std::memcpy(&theirs, handle.bytes, sizeof theirs);
     Address found = 0;
-    const Answer answer = api_.ipc_open(&found, theirs, ipc_lazy_peer_access);
+    const DriverResult result = api_.ipc_open(&found, theirs, ipc_lazy_peer_access);
     address = to_pointer(found);
-    return answer;
+    return result;
   }
-  Answer close(void* address) const noexcept override { return api_.ipc_close(to_address(address)); }
-  Answer range(void*& start, std::size_t& bytes, void* address) const noexcept override {
+  DriverResult close(void* address) const noexcept override { return api_.ipc_close(to_address(address)); }
+  DriverResult range(void*& start, std::size_t& bytes, void* address) const noexcept override {
     Address found = 0;
-    const Answer answer = api_.range(&found, &bytes, to_address(address));
+    const DriverResult result = api_.range(&found, &bytes, to_address(address));
     start = to_pointer(found);
-    return answer;
+    return result;
   }
 
  private:
@@ -67,20 +67,20 @@ class CudaVmm final : public VmmCalls {
       return "the device's memory can't be exported as a file descriptor";
     return {};
   }
-  Answer granularity(std::size_t& bytes, int device) const noexcept override {
+  DriverResult granularity(std::size_t& bytes, int device) const noexcept override {
     const AllocationProp prop = prop_of(device);
     return api_.granularity(&bytes, &prop, granularity_recommended);
   }
-  Answer create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept override {
+  DriverResult create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept override {
     AllocationProp prop = prop_of(device);
     if (fabric) prop.handle_types |= handle_fabric;
     return api_.create(&handle, bytes, &prop, 0);
   }
-  Answer release(Handle handle) const noexcept override { return api_.release(handle); }
-  Answer export_fd(int& fd, Handle handle) const noexcept override {
+  DriverResult release(Handle handle) const noexcept override { return api_.release(handle); }
+  DriverResult export_fd(int& fd, Handle handle) const noexcept override {
     return api_.export_handle(&fd, handle, handle_posix_fd, 0);
   }
-  Answer import_fd(Handle& handle, int fd) const noexcept override {
+  DriverResult import_fd(Handle& handle, int fd) const noexcept override {
     return api_.import_handle(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)), handle_posix_fd);
   }
   std::string why_no_fabric(int device) const override {
@@ -88,28 +88,28 @@ class CudaVmm final : public VmmCalls {
     if (!api_.device_attribute(&yes, attribute_fabric, device).ok()) return "the driver is older than CUDA 12.3";
     return yes != 0 ? "" : "the device's memory has no handles for a fabric";
   }
-  Answer export_fabric(IpcHandle& theirs, Handle handle) const noexcept override {
+  DriverResult export_fabric(IpcHandle& theirs, Handle handle) const noexcept override {
     return api_.export_handle(theirs.bytes, handle, handle_fabric, 0);
   }
-  Answer import_fabric(Handle& handle, const IpcHandle& theirs) const noexcept override {
+  DriverResult import_fabric(Handle& handle, const IpcHandle& theirs) const noexcept override {
     return api_.import_handle(&handle, const_cast<std::byte*>(theirs.bytes), handle_fabric);
   }
-  Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
+  DriverResult reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
     Address found = 0;
-    const Answer answer = api_.reserve(&found, bytes, alignment, 0, 0);
+    const DriverResult result = api_.reserve(&found, bytes, alignment, 0, 0);
     address = to_pointer(found);
-    return answer;
+    return result;
   }
-  Answer unreserve(void* address, std::size_t bytes) const noexcept override {
+  DriverResult unreserve(void* address, std::size_t bytes) const noexcept override {
     return api_.unreserve(to_address(address), bytes);
   }
-  Answer map(void* address, std::size_t bytes, Handle handle) const noexcept override {
+  DriverResult map(void* address, std::size_t bytes, Handle handle) const noexcept override {
     return api_.map(to_address(address), bytes, 0, handle, 0);
   }
-  Answer unmap(void* address, std::size_t bytes) const noexcept override {
+  DriverResult unmap(void* address, std::size_t bytes) const noexcept override {
     return api_.unmap(to_address(address), bytes);
   }
-  Answer set_access(void* address, std::size_t bytes, int device) const noexcept override {
+  DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept override {
     const AccessDesc access{{location_device, device}, access_read_write};
     return api_.set_access(to_address(address), bytes, &access, 1);
   }
@@ -130,33 +130,35 @@ class CudaKernels final : public KernelCalls {
     if (!api_.device_attribute(&minor, attribute_minor, device).ok()) return {};
     return fmt::format("sm_{}{}", major, minor);
   }
-  Answer load(void*& module, const void* image) const noexcept override { return api_.load_module(&module, image); }
-  Answer unload(void* module) const noexcept override { return api_.unload_module(module); }
-  Answer function(void*& function, void* module, const char* name) const noexcept override {
+  DriverResult load(void*& module, const void* image) const noexcept override {
+    return api_.load_module(&module, image);
+  }
+  DriverResult unload(void* module) const noexcept override { return api_.unload_module(module); }
+  DriverResult function(void*& function, void* module, const char* name) const noexcept override {
     return api_.get_function(&function, module, name);
   }
-  Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
-                void* stream) const noexcept override {
+  DriverResult launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                      void* stream) const noexcept override {
     return api_.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   }
   std::string why_no_words(int) const override {
     if (!api_.write_word || !api_.wait_word) return "the driver is older than CUDA 11.7";
     return api_.pin && api_.host_address ? "" : "the driver can't register host memory";
   }
-  Answer register_host(void* address, std::size_t bytes) const noexcept override {
+  DriverResult register_host(void* address, std::size_t bytes) const noexcept override {
     return api_.pin(address, bytes, host_register_portable | host_register_mapped);
   }
-  Answer unregister_host(void* address) const noexcept override { return api_.unpin(address); }
-  Answer device_address(void*& seen, void* address) const noexcept override {
+  DriverResult unregister_host(void* address) const noexcept override { return api_.unpin(address); }
+  DriverResult device_address(void*& seen, void* address) const noexcept override {
     Address found = 0;
-    const Answer answer = api_.host_address(&found, address, 0);
+    const DriverResult result = api_.host_address(&found, address, 0);
     seen = to_pointer(found);
-    return answer;
+    return result;
   }
-  Answer write_word(void* stream, void* word, unsigned value) const noexcept override {
+  DriverResult write_word(void* stream, void* word, unsigned value) const noexcept override {
     return api_.write_word(stream, to_address(word), value, 0);
   }
-  Answer wait_word(void* stream, void* word, unsigned value) const noexcept override {
+  DriverResult wait_word(void* stream, void* word, unsigned value) const noexcept override {
     return api_.wait_word(stream, to_address(word), value, wait_until_past);
   }
 
@@ -179,20 +181,20 @@ class CudaGates final : public WordGates {
 
  private:
   static constexpr std::size_t line = 64, block_bytes = 65536;  // many words: pinning may wait for work
-  Answer device(int&) const noexcept override { return {}; }
-  Answer make(std::vector<Word>& words) const override {
+  DriverResult device(int&) const noexcept override { return {}; }
+  DriverResult make(std::vector<Word>& words) const override {
     void* block = nullptr;
     Address seen = 0;
-    Answer answer = api_.allocate_host(&block, block_bytes, host_alloc_portable | host_alloc_mapped);
-    if (!answer.ok()) return answer;
+    DriverResult result = api_.allocate_host(&block, block_bytes, host_alloc_portable | host_alloc_mapped);
+    if (!result.ok()) return result;
     blocks_.push_back(block);
-    answer = api_.host_address(&seen, block, 0);
+    result = api_.host_address(&seen, block, 0);
     std::memset(block, 0, block_bytes);
-    for (std::size_t at = 0; answer.ok() && at < block_bytes; at += line)
+    for (std::size_t at = 0; result.ok() && at < block_bytes; at += line)
       words.push_back({reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(block) + at), to_pointer(seen + at)});
-    return answer;
+    return result;
   }
-  Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
+  DriverResult wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
     return api_.wait_word(stream, to_address(word.seen), static_cast<unsigned>(value), wait_until_past);
   }
 
@@ -210,7 +212,7 @@ class CudaVendor final : public Vendor {
     for (std::size_t i = 0; i < contexts_.size(); ++i) {
       if (contexts_[i] == nullptr) continue;
       const int device = static_cast<int>(i);
-      if (const OnDevice here(*this, device); here.answer().ok()) gates_.free_words();
+      if (const OnDevice here(*this, device); here.result().ok()) gates_.free_words();
       (void)api_.release_context(device);
     }
   }
@@ -240,10 +242,10 @@ class CudaVendor final : public Vendor {
   }
   bool means_out_of_memory(long code) const noexcept override { return code == error_out_of_memory; }
 
-  Answer enter(int device, void*& previous) const noexcept override {
+  DriverResult enter(int device, void*& previous) const noexcept override {
     previous = nullptr;  // contexts form a stack, so leave() only pops
     void* context = nullptr;
-    if (const Answer answer = context_of(context, device); !answer.ok()) return answer;
+    if (const DriverResult result = context_of(context, device); !result.ok()) return result;
     return api_.push_context(context);
   }
   void leave(void*) const noexcept override {
@@ -255,27 +257,27 @@ class CudaVendor final : public Vendor {
     if (backing == Backing::stream_ordered) return static_cast<bool>(api_.allocate_async);
     return true;
   }
-  Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override {
+  DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override {
     if (backing == Backing::pinned) return api_.allocate_host(&address, bytes, host_alloc_portable);
     Address found = 0;
-    const Answer answer = backing == Backing::managed          ? api_.allocate_managed(&found, bytes, attach_global)
-                          : backing == Backing::stream_ordered ? api_.allocate_async(&found, bytes, stream)
-                                                               : api_.allocate(&found, bytes);
+    const DriverResult result = backing == Backing::managed ? api_.allocate_managed(&found, bytes, attach_global)
+                                : backing == Backing::stream_ordered ? api_.allocate_async(&found, bytes, stream)
+                                                                     : api_.allocate(&found, bytes);
     address = to_pointer(found);
-    return answer;
+    return result;
   }
-  Answer free(void* address, Backing backing, void* stream) const noexcept override {
+  DriverResult free(void* address, Backing backing, void* stream) const noexcept override {
     if (backing == Backing::pinned) return api_.free_host(address);
     if (backing == Backing::stream_ordered) return api_.free_async(to_address(address), stream);
     return api_.free(to_address(address));
   }
 
-  Answer pin(void* address, std::size_t bytes) const noexcept override {
+  DriverResult pin(void* address, std::size_t bytes) const noexcept override {
     return api_.pin(address, bytes, host_register_portable);
   }
-  Answer unpin(void* address) const noexcept override { return api_.unpin(address); }
+  DriverResult unpin(void* address) const noexcept override { return api_.unpin(address); }
 
-  Answer copy(const Transfer& transfer, void* stream) const noexcept override {
+  DriverResult copy(const Transfer& transfer, void* stream) const noexcept override {
     const Address to = to_address(transfer.destination), from = to_address(transfer.source);
     if (transfer.direction == Direction::host_to_device)
       return api_.to_device(to, transfer.source, transfer.width, stream);
@@ -283,11 +285,11 @@ class CudaVendor final : public Vendor {
       return api_.to_host(transfer.destination, from, transfer.width, stream);
     if (transfer.source_device == transfer.destination_device) return api_.within(to, from, transfer.width, stream);
     void *to_context = nullptr, *from_context = nullptr;
-    if (const Answer answer = context_of(to_context, transfer.destination_device); !answer.ok()) return answer;
-    if (const Answer answer = context_of(from_context, transfer.source_device); !answer.ok()) return answer;
+    if (const DriverResult result = context_of(to_context, transfer.destination_device); !result.ok()) return result;
+    if (const DriverResult result = context_of(from_context, transfer.source_device); !result.ok()) return result;
     return api_.peer(to, to_context, from, from_context, transfer.width, stream);
   }
-  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override {
+  DriverResult copy_2d(const Transfer& transfer, void* stream) const noexcept override {
     Copy2D copy{};
     const bool to_host = transfer.direction == Direction::device_to_host;
     const bool from_host = transfer.direction == Direction::host_to_device;
@@ -303,28 +305,34 @@ class CudaVendor final : public Vendor {
     copy.height = transfer.height;
     return api_.copy_2d(&copy, stream);
   }
-  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
+  DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override {
     return api_.fill(to_address(destination), value, bytes, stream);
   }
 
-  Answer create_stream(void*& stream) const noexcept override {
+  DriverResult create_stream(void*& stream) const noexcept override {
     return api_.create_stream(&stream, stream_non_blocking);
   }
-  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
-  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
-  Answer query_stream(bool& done, void* stream) const noexcept override {
-    const Answer answer = api_.query_stream(stream);
-    return done_or(done, answer, answer.code == error_not_ready);
+  DriverResult destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  DriverResult synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  DriverResult query_stream(bool& done, void* stream) const noexcept override {
+    const DriverResult result = api_.query_stream(stream);
+    return done_or(done, result, result.code == error_not_ready);
   }
-  Answer create_event(void*& event) const noexcept override { return api_.create_event(&event, event_disable_timing); }
-  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
-  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
-  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
-  Answer query_event(bool& done, void* event) const noexcept override {
-    const Answer answer = api_.query_event(event);
-    return done_or(done, answer, answer.code == error_not_ready);
+  DriverResult create_event(void*& event) const noexcept override {
+    return api_.create_event(&event, event_disable_timing);
   }
-  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
+  DriverResult destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  DriverResult record_event(void* event, void* stream) const noexcept override {
+    return api_.record_event(event, stream);
+  }
+  DriverResult synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  DriverResult query_event(bool& done, void* event) const noexcept override {
+    const DriverResult result = api_.query_event(event);
+    return done_or(done, result, result.code == error_not_ready);
+  }
+  DriverResult stream_wait(void* stream, void* event) const noexcept override {
+    return api_.stream_wait(stream, event, 0);
+  }
 
   // cuPointerGetAttributes needs no context, unlike the call for a single attribute. The type of a host pointer is 0.
   PointerInfo query(const void* address) const noexcept override {
@@ -344,23 +352,23 @@ class CudaVendor final : public Vendor {
 
  private:
   void start() {
-    Answer answer = api_.init(0);
-    if (answer.ok()) answer = api_.device_count(&count_);
-    if (!answer.ok()) why_not_ = fmt::format("{} answered {} ({})", answer.call, code_name(answer.code), answer.code);
-    if (answer.ok() && count_ == 0) why_not_ = "the driver sees no device";
+    DriverResult result = api_.init(0);
+    if (result.ok()) result = api_.device_count(&count_);
+    if (!result.ok()) why_not_ = fmt::format("{} answered {} ({})", result.call, code_name(result.code), result.code);
+    if (result.ok() && count_ == 0) why_not_ = "the driver sees no device";
     contexts_.resize(static_cast<std::size_t>(count_), nullptr);
   }
 
   /// Retains the primary context at first use, because a context takes hundreds of megabytes of a device.
   /// An invalid device number fails as in the driver, because later code uses it as an index without a check.
-  Answer context_of(void*& context, int device) const noexcept {
+  DriverResult context_of(void*& context, int device) const noexcept {
     if (device < 0 || device >= count_) return {api_.retain_context.name(), error_invalid_device};
     const std::scoped_lock lock(mutex_);
     void*& slot = contexts_[static_cast<std::size_t>(device)];
-    Answer answer{api_.retain_context.name(), 0};
-    if (slot == nullptr) answer = api_.retain_context(&slot, device);
+    DriverResult result{api_.retain_context.name(), 0};
+    if (slot == nullptr) result = api_.retain_context(&slot, device);
     context = slot;
-    return answer;
+    return result;
   }
 
   Library library_;

@@ -19,19 +19,19 @@ constexpr int version_of(int major, int minor) { return major * 10'000'000 + min
 class HipIpc final : public IpcCalls {
  public:
   HipIpc(const Api& api, const HipApi& hip) : api_(api), hip_(hip) {}
-  Answer get(IpcHandle& handle, void* address) const noexcept override {
+  DriverResult get(IpcHandle& handle, void* address) const noexcept override {
     return api_.ipc_get(reinterpret_cast<IpcMemHandle*>(handle.bytes), address);
   }
-  Answer open(void*& address, const IpcHandle& handle) const noexcept override {
+  DriverResult open(void*& address, const IpcHandle& handle) const noexcept override {
     IpcMemHandle theirs;
     std::memcpy(&theirs, handle.bytes, sizeof theirs);
-    const Answer answer = api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
-    if (answer.code != error_invalid_value) return answer;  // each version accepts only its own value of the flag
+    const DriverResult result = api_.ipc_open(&address, theirs, ipc_lazy_peer_access);
+    if (result.code != error_invalid_value) return result;  // each version accepts only its own value of the flag
     return api_.ipc_open(&address, theirs, ipc_lazy_peer_access_older);
   }
-  Answer close(void* address) const noexcept override { return api_.ipc_close(address); }
+  DriverResult close(void* address) const noexcept override { return api_.ipc_close(address); }
   // HIP writes both results without a check for null.
-  Answer range(void*& start, std::size_t& bytes, void* address) const noexcept override {
+  DriverResult range(void*& start, std::size_t& bytes, void* address) const noexcept override {
     return hip_.range(&start, &bytes, address);
   }
 
@@ -59,39 +59,41 @@ class HipVmm final : public VmmCalls {
     if (version_ < version_of(6, 0)) return "before ROCm 6 the properties of its memory were laid out otherwise";
     return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
   }
-  Answer granularity(std::size_t& bytes, int device) const noexcept override {
+  DriverResult granularity(std::size_t& bytes, int device) const noexcept override {
     const AllocationProp prop = prop_of(device);
     return hip_.granularity(&bytes, &prop, granularity_recommended);
   }
-  Answer create(VmmCalls::Handle& handle, std::size_t bytes, int device, bool) const noexcept override {
+  DriverResult create(VmmCalls::Handle& handle, std::size_t bytes, int device, bool) const noexcept override {
     const AllocationProp prop = prop_of(device);
     void* made = nullptr;
-    const Answer answer = hip_.create(&made, bytes, &prop, 0);
+    const DriverResult result = hip_.create(&made, bytes, &prop, 0);
     handle = reinterpret_cast<VmmCalls::Handle>(made);
-    return answer;
+    return result;
   }
-  Answer release(VmmCalls::Handle handle) const noexcept override { return hip_.release(to_native(handle)); }
-  Answer export_fd(int& fd, VmmCalls::Handle handle) const noexcept override {
+  DriverResult release(VmmCalls::Handle handle) const noexcept override { return hip_.release(to_native(handle)); }
+  DriverResult export_fd(int& fd, VmmCalls::Handle handle) const noexcept override {
     return hip_.export_handle(&fd, to_native(handle), handle_posix_fd, 0);
   }
-  Answer import_fd(VmmCalls::Handle& handle, int fd) const noexcept override {
+  DriverResult import_fd(VmmCalls::Handle& handle, int fd) const noexcept override {
     // Before ROCm 7.1 the function takes the address of the descriptor, since 7.1 the descriptor itself.
     void* const os_handle =
         version_ >= version_of(7, 1) ? reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)) : &fd;
     void* made = nullptr;
-    const Answer answer = hip_.import_handle(&made, os_handle, handle_posix_fd);
+    const DriverResult result = hip_.import_handle(&made, os_handle, handle_posix_fd);
     handle = reinterpret_cast<VmmCalls::Handle>(made);
-    return answer;
+    return result;
   }
-  Answer reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
+  DriverResult reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
     return hip_.reserve(&address, bytes, alignment, nullptr, 0);
   }
-  Answer unreserve(void* address, std::size_t bytes) const noexcept override { return hip_.unreserve(address, bytes); }
-  Answer map(void* address, std::size_t bytes, VmmCalls::Handle handle) const noexcept override {
+  DriverResult unreserve(void* address, std::size_t bytes) const noexcept override {
+    return hip_.unreserve(address, bytes);
+  }
+  DriverResult map(void* address, std::size_t bytes, VmmCalls::Handle handle) const noexcept override {
     return hip_.map(address, bytes, 0, to_native(handle), 0);
   }
-  Answer unmap(void* address, std::size_t bytes) const noexcept override { return hip_.unmap(address, bytes); }
-  Answer set_access(void* address, std::size_t bytes, int device) const noexcept override {
+  DriverResult unmap(void* address, std::size_t bytes) const noexcept override { return hip_.unmap(address, bytes); }
+  DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept override {
     const AccessDesc access{{location_device, device}, access_read_write};
     return hip_.set_access(address, bytes, &access, 1);
   }
@@ -108,25 +110,27 @@ class HipKernels final : public KernelCalls {
     return hip_.load_module && hip_.get_function && hip_.launch ? "" : "the library has no hipModuleLoadData";
   }
   std::string architecture(int) const override { return {}; }  // hipRTC uses the current device's
-  Answer load(void*& module, const void* image) const noexcept override { return hip_.load_module(&module, image); }
-  Answer unload(void* module) const noexcept override { return hip_.unload_module(module); }
-  Answer function(void*& function, void* module, const char* name) const noexcept override {
+  DriverResult load(void*& module, const void* image) const noexcept override {
+    return hip_.load_module(&module, image);
+  }
+  DriverResult unload(void* module) const noexcept override { return hip_.unload_module(module); }
+  DriverResult function(void*& function, void* module, const char* name) const noexcept override {
     return hip_.get_function(&function, module, name);
   }
-  Answer launch(void* function, unsigned blocks, unsigned threads, void** arguments,
-                void* stream) const noexcept override {
+  DriverResult launch(void* function, unsigned blocks, unsigned threads, void** arguments,
+                      void* stream) const noexcept override {
     return hip_.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   }
   // HIP's streams wait only for words in signal memory, which processes can't share.
   std::string why_no_words(int) const override { return "HIP's streams wait for no words that processes share"; }
-  Answer register_host(void*, std::size_t) const noexcept override { return no_words; }
-  Answer unregister_host(void*) const noexcept override { return no_words; }
-  Answer device_address(void*&, void*) const noexcept override { return no_words; }
-  Answer write_word(void*, void*, unsigned) const noexcept override { return no_words; }
-  Answer wait_word(void*, void*, unsigned) const noexcept override { return no_words; }
+  DriverResult register_host(void*, std::size_t) const noexcept override { return no_words; }
+  DriverResult unregister_host(void*) const noexcept override { return no_words; }
+  DriverResult device_address(void*&, void*) const noexcept override { return no_words; }
+  DriverResult write_word(void*, void*, unsigned) const noexcept override { return no_words; }
+  DriverResult wait_word(void*, void*, unsigned) const noexcept override { return no_words; }
 
  private:
-  static constexpr Answer no_words{"hipStreamWaitValue32", Answer::missing};
+  static constexpr DriverResult no_words{"hipStreamWaitValue32", DriverResult::missing};
   const HipApi& hip_;
 };
 
@@ -143,24 +147,24 @@ class HipGates final : public WordGates {
 
  private:
   static constexpr int at_once = 64;  // many words at once, because an allocation may wait for streams
-  Answer device(int& device) const noexcept override { return api_.get_device(&device); }
-  Answer make(std::vector<Word>& words) const override {
+  DriverResult device(int& device) const noexcept override { return api_.get_device(&device); }
+  DriverResult make(std::vector<Word>& words) const override {
     Word word;
-    Answer answer = device(word.device);
-    for (int i = 0; answer.ok() && i < at_once; ++i) {
+    DriverResult result = device(word.device);
+    for (int i = 0; result.ok() && i < at_once; ++i) {
       made_.reserve(made_.size() + 1);
       words.reserve(words.size() + 1);
-      answer = hip_.allocate_signal(&word.seen, sizeof *word.written, signal_memory);
-      if (!answer.ok()) break;
+      result = hip_.allocate_signal(&word.seen, sizeof *word.written, signal_memory);
+      if (!result.ok()) break;
       made_.push_back(word.seen);
       word.written = static_cast<std::uint64_t*>(word.seen);
       *word.written = 0;  // no stream waits for it yet
       words.push_back(word);
     }
-    if (!words.empty()) answer.code = 0;
-    return answer;
+    if (!words.empty()) result.code = 0;
+    return result;
   }
-  Answer wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
+  DriverResult wait(void* stream, const Word& word, std::uint64_t value) const noexcept override {
     return hip_.wait_signal(stream, word.seen, value, wait_until_past, ~std::uint64_t{0});
   }
 

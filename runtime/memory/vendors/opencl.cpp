@@ -105,7 +105,7 @@ class EventGate final : public Gate {
     open();
     (void)api_.release_event(event_);
   }
-  Answer make(Object context) noexcept {
+  DriverResult make(Object context) noexcept {
     Result code = 0;
     event_ = api_.create_event.raw()(context, &code);
     return {api_.create_event.name(), code};
@@ -126,16 +126,17 @@ class EventGates final : public GateCalls {
  public:
   explicit EventGates(const Api& api) : api_(api) {}
   std::string why_not() const override { return {}; }
-  Answer stop(std::unique_ptr<Gate>& gate, void* queue) const override {
+  DriverResult stop(std::unique_ptr<Gate>& gate, void* queue) const override {
     Object context = nullptr;
-    if (const Answer answer = api_.queue_info(queue, queue_context, sizeof context, &context, nullptr); !answer.ok())
-      return answer;
+    if (const DriverResult result = api_.queue_info(queue, queue_context, sizeof context, &context, nullptr);
+        !result.ok())
+      return result;
     auto made = std::make_unique<EventGate>(api_);
-    Answer answer = made->make(context);
-    if (answer.ok()) answer = api_.barrier(queue, 1, &made->event(), nullptr);
-    if (answer.ok()) answer = api_.flush(queue);
-    if (answer.ok()) gate = std::move(made);
-    return answer;
+    DriverResult result = made->make(context);
+    if (result.ok()) result = api_.barrier(queue, 1, &made->event(), nullptr);
+    if (result.ok()) result = api_.flush(queue);
+    if (result.ok()) gate = std::move(made);
+    return result;
   }
 
  private:
@@ -186,7 +187,7 @@ class OpenClVendor final : public Vendor {
            code == -61;
   }
 
-  Answer enter(int device, void*& previous) const noexcept override {
+  DriverResult enter(int device, void*& previous) const noexcept override {
     previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current_device));
     current_device = device;
     return {};
@@ -196,7 +197,7 @@ class OpenClVendor final : public Vendor {
   }
 
   bool has(Backing backing) const noexcept override { return backing == Backing::plain; }
-  Answer allocate(void*& address, std::size_t bytes, Backing, void*) const noexcept override {
+  DriverResult allocate(void*& address, std::size_t bytes, Backing, void*) const noexcept override {
     Result code = 0;
     Object const buffer =
         api_.create_buffer.raw()(at(current_device).context, memory_read_write, bytes, nullptr, &code);
@@ -206,13 +207,13 @@ class OpenClVendor final : public Vendor {
     (void)api_.release_buffer(buffer);
     return {"mmap", error_out_of_host_memory};
   }
-  Answer free(void* address, Backing, void*) const noexcept override {
+  DriverResult free(void* address, Backing, void*) const noexcept override {
     Object const buffer = addresses_.remove(address);
     if (buffer == nullptr) return {api_.release_buffer.name(), -38};
     return api_.release_buffer(buffer);
   }
 
-  Answer copy(const Transfer& transfer, void* queue) const noexcept override {
+  DriverResult copy(const Transfer& transfer, void* queue) const noexcept override {
     const auto to = addresses_.find(transfer.destination), from = addresses_.find(transfer.source);
     if (transfer.direction == Direction::host_to_device)
       return flushed(queue,
@@ -220,12 +221,12 @@ class OpenClVendor final : public Vendor {
     if (transfer.direction == Direction::device_to_host)
       return flushed(queue, api_.read(queue, from.buffer, 0, from.offset, transfer.width, transfer.destination, 0,
                                       nullptr, nullptr));
-    if (to.device != from.device) return {api_.copy.name(), Answer::missing};
+    if (to.device != from.device) return {api_.copy.name(), DriverResult::missing};
     return flushed(
         queue, api_.copy(queue, from.buffer, to.buffer, from.offset, to.offset, transfer.width, 0, nullptr, nullptr));
   }
-  Answer copy_2d(const Transfer& transfer, void* queue) const noexcept override {
-    if (transfer.direction == Direction::device_to_device) return {"clEnqueueCopyBufferRect", Answer::missing};
+  DriverResult copy_2d(const Transfer& transfer, void* queue) const noexcept override {
+    if (transfer.direction == Direction::device_to_device) return {"clEnqueueCopyBufferRect", DriverResult::missing};
     const bool writes = transfer.direction == Direction::host_to_device;
     const auto place = addresses_.find(writes ? transfer.destination : transfer.source);
     const std::size_t pitch = writes ? transfer.destination_pitch : transfer.source_pitch;
@@ -233,67 +234,67 @@ class OpenClVendor final : public Vendor {
     // The call takes the start as (column, row), so the offset is split by the pitch. The rectangle must not wrap.
     const std::array<std::size_t, 3> origin{place.offset % pitch, place.offset / pitch, 0}, host_origin{};
     const std::array<std::size_t, 3> region{transfer.width, transfer.height, 1};
-    if (origin[0] + transfer.width > pitch) return {api_.write_rect.name(), Answer::missing};
-    const Answer answer =
+    if (origin[0] + transfer.width > pitch) return {api_.write_rect.name(), DriverResult::missing};
+    const DriverResult result =
         writes ? api_.write_rect(queue, place.buffer, 0, origin.data(), host_origin.data(), region.data(), pitch, 0,
                                  host_pitch, 0, transfer.source, 0, nullptr, nullptr)
                : api_.read_rect(queue, place.buffer, 0, origin.data(), host_origin.data(), region.data(), pitch, 0,
                                 host_pitch, 0, transfer.destination, 0, nullptr, nullptr);
-    return flushed(queue, answer);
+    return flushed(queue, result);
   }
-  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
+  DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* queue) const noexcept override {
     const auto to = addresses_.find(destination);
     return flushed(queue, api_.fill(queue, to.buffer, &value, 1, to.offset, bytes, 0, nullptr, nullptr));
   }
 
-  Answer create_stream(void*& stream) const noexcept override {
+  DriverResult create_stream(void*& stream) const noexcept override {
     Result code = 0;
     stream = api_.create_queue.raw()(at(current_device).context, at(current_device).id, 0, &code);
     return {api_.create_queue.name(), code};
   }
-  Answer destroy_stream(void* stream) const noexcept override { return api_.release_queue(stream); }
-  Answer synchronize_stream(void* stream) const noexcept override { return api_.finish(stream); }
-  Answer query_stream(bool& done, void* stream) const noexcept override {
+  DriverResult destroy_stream(void* stream) const noexcept override { return api_.release_queue(stream); }
+  DriverResult synchronize_stream(void* stream) const noexcept override { return api_.finish(stream); }
+  DriverResult query_stream(bool& done, void* stream) const noexcept override {
     Object event = nullptr;
-    if (const Answer answer = api_.marker(stream, 0, nullptr, &event); !answer.ok()) return answer;
-    Answer answer = flushed(stream, {});
-    if (answer.ok()) answer = status_of(done, event);
+    if (const DriverResult result = api_.marker(stream, 0, nullptr, &event); !result.ok()) return result;
+    DriverResult result = flushed(stream, {});
+    if (result.ok()) result = status_of(done, event);
     (void)api_.release_event(event);
-    return answer;
+    return result;
   }
 
   // OpenCL creates an event when it is recorded, so the handle of an HMC event is a box with the current OpenCL event.
   struct Box {
     Object event = nullptr;
   };
-  Answer create_event(void*& event) const noexcept override {
+  DriverResult create_event(void*& event) const noexcept override {
     event = new (std::nothrow) Box;
     return {"new", event == nullptr ? error_out_of_host_memory : 0};
   }
-  Answer destroy_event(void* event) const noexcept override {
+  DriverResult destroy_event(void* event) const noexcept override {
     Box* const box = static_cast<Box*>(event);
-    const Answer answer = box->event == nullptr ? Answer{} : api_.release_event(box->event);
+    const DriverResult result = box->event == nullptr ? DriverResult{} : api_.release_event(box->event);
     delete box;
-    return answer;
+    return result;
   }
-  Answer record_event(void* event, void* stream) const noexcept override {
+  DriverResult record_event(void* event, void* stream) const noexcept override {
     Box* const box = static_cast<Box*>(event);
     Object recorded = nullptr;
-    if (const Answer answer = api_.marker(stream, 0, nullptr, &recorded); !answer.ok()) return answer;
+    if (const DriverResult result = api_.marker(stream, 0, nullptr, &recorded); !result.ok()) return result;
     if (box->event != nullptr) (void)api_.release_event(box->event);
     box->event = recorded;
     return flushed(stream, {});
   }
-  Answer synchronize_event(void* event) const noexcept override {
+  DriverResult synchronize_event(void* event) const noexcept override {
     Box* const box = static_cast<Box*>(event);
-    return box->event == nullptr ? Answer{} : api_.wait_events(1, &box->event);
+    return box->event == nullptr ? DriverResult{} : api_.wait_events(1, &box->event);
   }
-  Answer query_event(bool& done, void* event) const noexcept override {
+  DriverResult query_event(bool& done, void* event) const noexcept override {
     Box* const box = static_cast<Box*>(event);
     done = true;
-    return box->event == nullptr ? Answer{} : status_of(done, box->event);
+    return box->event == nullptr ? DriverResult{} : status_of(done, box->event);
   }
-  Answer stream_wait(void* stream, void* event) const noexcept override {
+  DriverResult stream_wait(void* stream, void* event) const noexcept override {
     Box* const box = static_cast<Box*>(event);
     if (box->event == nullptr) return {};
     return flushed(stream, api_.barrier(stream, 1, &box->event, nullptr));
@@ -316,13 +317,15 @@ class OpenClVendor final : public Vendor {
   const Device& at(int device) const noexcept { return devices_[static_cast<std::size_t>(device)]; }
 
   /// Without a flush, queued commands may never start.
-  Answer flushed(void* queue, Answer answer) const noexcept { return answer.ok() ? api_.flush(queue) : answer; }
-  Answer status_of(bool& done, Object event) const noexcept {
+  DriverResult flushed(void* queue, DriverResult result) const noexcept {
+    return result.ok() ? api_.flush(queue) : result;
+  }
+  DriverResult status_of(bool& done, Object event) const noexcept {
     int status = 0;  // 0 complete, 1 running, 2 submitted, 3 queued; negative: the command's error
-    const Answer answer = api_.event_info(event, event_status, sizeof status, &status, nullptr);
+    const DriverResult result = api_.event_info(event, event_status, sizeof status, &status, nullptr);
     done = status <= 0;
-    if (answer.ok() && status < 0) return {answer.call, status};
-    return answer;
+    if (result.ok() && status < 0) return {result.call, status};
+    return result;
   }
 
   static std::string text_of(const Symbol<Api::Info>& info, Object object, Uint what) {
@@ -336,9 +339,9 @@ class OpenClVendor final : public Vendor {
 
   void start() {
     Uint count = 0;
-    const Answer answer = api_.platforms(0, nullptr, &count);
-    if (!answer.ok() && answer.code != error_no_platform) {
-      why_not_ = fmt::format("{} answered {}", answer.call, answer.code);
+    const DriverResult result = api_.platforms(0, nullptr, &count);
+    if (!result.ok() && result.code != error_no_platform) {
+      why_not_ = fmt::format("{} answered {}", result.call, result.code);
       return;
     }
     std::vector<Object> platforms(count);

@@ -17,27 +17,31 @@ class RuntimeVendor : public Vendor {
   std::string code_name(long code) const override;
   bool means_out_of_memory(long code) const noexcept override { return code == runtime_api::error_out_of_memory; }
 
-  Answer enter(int device, void*& previous) const noexcept override;
+  DriverResult enter(int device, void*& previous) const noexcept override;
   void leave(void* previous) const noexcept override;
   bool has(Backing backing) const noexcept override;
-  Answer allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override;
-  Answer free(void* address, Backing backing, void* stream) const noexcept override;
-  Answer pin(void* address, std::size_t bytes) const noexcept override;
-  Answer unpin(void* address) const noexcept override { return api_.unpin(address); }
-  Answer copy(const Transfer& transfer, void* stream) const noexcept override;
-  Answer copy_2d(const Transfer& transfer, void* stream) const noexcept override;
-  Answer fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override;
+  DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override;
+  DriverResult free(void* address, Backing backing, void* stream) const noexcept override;
+  DriverResult pin(void* address, std::size_t bytes) const noexcept override;
+  DriverResult unpin(void* address) const noexcept override { return api_.unpin(address); }
+  DriverResult copy(const Transfer& transfer, void* stream) const noexcept override;
+  DriverResult copy_2d(const Transfer& transfer, void* stream) const noexcept override;
+  DriverResult fill(void* destination, unsigned char value, std::size_t bytes, void* stream) const noexcept override;
 
-  Answer create_stream(void*& stream) const noexcept override;
-  Answer destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
-  Answer synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
-  Answer query_stream(bool& done, void* stream) const noexcept override;
-  Answer create_event(void*& event) const noexcept override;
-  Answer destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
-  Answer record_event(void* event, void* stream) const noexcept override { return api_.record_event(event, stream); }
-  Answer synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
-  Answer query_event(bool& done, void* event) const noexcept override;
-  Answer stream_wait(void* stream, void* event) const noexcept override { return api_.stream_wait(stream, event, 0); }
+  DriverResult create_stream(void*& stream) const noexcept override;
+  DriverResult destroy_stream(void* stream) const noexcept override { return api_.destroy_stream(stream); }
+  DriverResult synchronize_stream(void* stream) const noexcept override { return api_.synchronize_stream(stream); }
+  DriverResult query_stream(bool& done, void* stream) const noexcept override;
+  DriverResult create_event(void*& event) const noexcept override;
+  DriverResult destroy_event(void* event) const noexcept override { return api_.destroy_event(event); }
+  DriverResult record_event(void* event, void* stream) const noexcept override {
+    return api_.record_event(event, stream);
+  }
+  DriverResult synchronize_event(void* event) const noexcept override { return api_.synchronize_event(event); }
+  DriverResult query_event(bool& done, void* event) const noexcept override;
+  DriverResult stream_wait(void* stream, void* event) const noexcept override {
+    return api_.stream_wait(stream, event, 0);
+  }
   PointerInfo query(const void* address) const noexcept override;
   const GateCalls& gates() const noexcept override { return gates_; }
 

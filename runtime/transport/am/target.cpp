@@ -140,7 +140,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
     if (message.kind < MessageKind::got)
       carry_out(message, data, message.bytes);
     else
-      take_in(message, data, message.bytes);
+      receive_reply(message, data, message.bytes);
     data += message.bytes;
     left -= message.bytes;
     if (left == 0) return true;
@@ -201,9 +201,9 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
 }
 
 void Target::do_atomic(const Message& message) {
-  const bool sound = (message.width == 4 || message.width == 8) && message.offset % message.width == 0 &&
+  const bool valid = (message.width == 4 || message.width == 8) && message.offset % message.width == 0 &&
                      message.op <= static_cast<std::uint8_t>(AtomicOp::fetch_xor);
-  Regions::Registered* const region = sound ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
+  Regions::Registered* const region = valid ? regions_.find(key_of(message), message.offset, message.width) : nullptr;
   if (region == nullptr) return refuse(message);
   // This CPU executes it, so it is atomic with the atomics of this node's ranks on the same word.
   const Atomic atomic{static_cast<AtomicOp>(message.op), message.width, message.first, message.second};
@@ -244,7 +244,7 @@ Target::Answer& Target::reply(const Message& to, MessageKind kind) {
   return answer;
 }
 
-void Target::take_in(const Message& message, const std::byte* data, std::uint64_t bytes) {
+void Target::receive_reply(const Message& message, const std::byte* data, std::uint64_t bytes) {
   AmPeer& peer = peers_.at(static_cast<int>(message.origin));
   if (message.kind == MessageKind::refused) return take_refusal(message);
   if (message.kind == MessageKind::flushed && message.first <= peer.posted)
@@ -281,19 +281,19 @@ void Target::take_refusal(const Message& message) {
   // No transfer waits for a small put. The next flush and the next verb to that region report the refusal. All other
   // operations continue.
   std::vector<Regions::Key>& puts = peers_.at(rank).refused_puts;
-  if (message.ticket == done && ways_.contains({rank, message.region, message.nonce}) &&
+  if (message.ticket == done && channels_.contains({rank, message.region, message.nonce}) &&
       std::find(puts.begin(), puts.end(), key_of(message)) == puts.end())
     puts.push_back(key_of(message));
   if (message.nonce != 0 && !was_refused(rank, key_of(message)) && refused_.size() < most_refused)
     refused_.emplace_back(rank, key_of(message));
 }
 
-void Target::add_channel(int peer, const Regions::Key& region) { ++ways_[{peer, region.index, region.nonce}]; }
+void Target::add_channel(int peer, const Regions::Key& region) { ++channels_[{peer, region.index, region.nonce}]; }
 
 void Target::remove_channel(int peer, const Regions::Key& region) noexcept {
-  const auto way = ways_.find({peer, region.index, region.nonce});
-  if (way == ways_.end() || --way->second > 0) return;
-  ways_.erase(way);
+  const auto channel = channels_.find({peer, region.index, region.nonce});
+  if (channel == channels_.end() || --channel->second > 0) return;
+  channels_.erase(channel);
   std::erase(peers_.at(peer).refused_puts, region);
 }
 

@@ -76,7 +76,7 @@ class Target {
   /// Fails the peer; all its later messages are dropped.
   void distrust(AmPeer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
-  void take_in(const Message& message, const std::byte* data, std::uint64_t bytes);
+  void receive_reply(const Message& message, const std::byte* data, std::uint64_t bytes);
   /// True if the message has the secret and is the next one from a rank of this job.
   bool admit(const Message& message) noexcept;
   Regions::Registered* region_of_put(const Message& message) noexcept;
@@ -101,7 +101,7 @@ class Target {
   std::vector<Due> due_;    // only ranks with pending answers
   std::vector<Due> spare_;  // empty entries, kept for their memory
   std::vector<std::pair<int, Regions::Key>> refused_;
-  std::map<std::tuple<int, std::uint64_t, std::uint64_t>, int> ways_;  // channels to a peer's region, by its key
+  std::map<std::tuple<int, std::uint64_t, std::uint64_t>, int> channels_;  // channels to a peer's region, by its key
   Refusals refusals_;
 };
 

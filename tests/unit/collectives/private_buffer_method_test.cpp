@@ -14,7 +14,7 @@ struct Costs {
 int taken_new(MethodTrials& ways, std::size_t bytes, Costs costs, int calls) {
   int taken = 0;
   for (int i = 0; i < calls; ++i) {
-    const MethodTrials::Way way = ways.next(bytes);
+    const MethodTrials::Trial way = ways.next(bytes);
     taken += way.is_new ? 1 : 0;
     if (way.is_timed) ways.record_time(bytes, way.is_new, way.is_new ? costs.other : costs.usual);
   }
@@ -50,7 +50,7 @@ TEST(MethodTrials, slow_trial_calls_change_nothing) {
   MethodTrials ways;
   int calls = 0;
   for (int i = 0; i < 1000; ++i) {
-    const MethodTrials::Way way = ways.next(1 << 18);
+    const MethodTrials::Trial way = ways.next(1 << 18);
     if (!way.is_timed) continue;
     // Two of six measurements are disturbed.
     const bool disturbed = calls++ % 6 < 2;
@@ -63,8 +63,8 @@ TEST(MethodTrials, follower_tries_and_chooses_with_its_leader) {
   MethodTrials leader, follower;
   for (int i = 0; i < 500; ++i) {
     follower.follow(leader.decided());
-    const MethodTrials::Way theirs = follower.next(1 << 20);
-    const MethodTrials::Way way = leader.next(1 << 20);
+    const MethodTrials::Trial theirs = follower.next(1 << 20);
+    const MethodTrials::Trial way = leader.next(1 << 20);
     if (way.is_timed) leader.record_time(1 << 20, way.is_new, way.is_new ? 100'000 : 200'000);
     if (theirs.is_timed) follower.record_time(1 << 20, theirs.is_new, theirs.is_new ? 300'000 : 200'000);
     EXPECT_EQ(way.is_timed, theirs.is_timed);

@@ -106,7 +106,7 @@ struct SimulatedTeam {
   }
   std::vector<Sent> early;
 
-  void expect_all_told() {
+  void expect_all_reported() {
     for (int number = 0; number < size(); ++number) {
       Rank& rank = at(number);
       if (rank.dead) continue;
@@ -124,7 +124,7 @@ TEST(Relay, every_rank_gets_every_report_with_messages_that_grow_like_log_n) {
     for (int rank = 0; rank < size; ++rank) team.at(rank).report = report_of(call_of(rank == size / 2 ? 7 : 5));
     team.fail(size / 3);
     team.run();
-    team.expect_all_told();
+    team.expect_all_reported();
     const int log = static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
     int most = 0;
     for (int rank = 0; rank < size; ++rank) {
@@ -169,7 +169,7 @@ TEST(Relay, dead_ranks_in_the_middle_do_not_cut_the_spread) {
       while (team.at(begin).dead) ++begin;
       team.fail(begin);
       team.run(&random);
-      team.expect_all_told();
+      team.expect_all_reported();
       for (int rank = 0; rank < size; ++rank)
         if (!team.at(rank).dead) {
           EXPECT_LE(team.at(rank).summaries, Relay::slots(size));
@@ -187,7 +187,7 @@ TEST(Relay, ranks_that_relay_slowly_delay_the_spread_and_do_not_cut_it) {
     }
     team.fail(0);
     team.run();
-    team.expect_all_told();
+    team.expect_all_reported();
   }
 }
 

@@ -64,16 +64,16 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
 
 std::string AmConnection::describe() const {
   if (awaits_call()) return "waiting for a connection from the peer";
-  return next_way_ == 0 ? "a connection that it made" : text_of(ways_[next_way_ - 1]);
+  return next_candidate_ == 0 ? "a connection that it made" : text_of(candidates_[next_candidate_ - 1]);
 }
 
 void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
 
 bool AmConnection::connect_next() noexcept {
-  while (next_way_ < ways_.size()) {
-    const Candidate& way = ways_[next_way_++];
+  while (next_candidate_ < candidates_.size()) {
+    const Candidate& candidate = candidates_[next_candidate_++];
     tls_.reset();
-    socket_.reset(::socket(way.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    socket_.reset(::socket(candidate.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_) {
       error_ = errno;
       continue;
@@ -84,9 +84,9 @@ bool AmConnection::connect_next() noexcept {
       error_ = ENOMEM;
       continue;
     }
-    prepare(fd(), way.distance, bbr_);
-    connect_until_ = base::now_ns() + (next_way_ == ways_.size() ? patience_.last_ns : patience_.each_ns);
-    if (::connect(fd(), reinterpret_cast<const sockaddr*>(&way.address), way.length) == 0) {
+    prepare(fd(), candidate.distance, bbr_);
+    connect_until_ = base::now_ns() + (next_candidate_ == candidates_.size() ? patience_.last_ns : patience_.each_ns);
+    if (::connect(fd(), reinterpret_cast<const sockaddr*>(&candidate.address), candidate.length) == 0) {
       open_ = true;
       return true;
     }

@@ -45,9 +45,9 @@ class AmConnection {
 
   /// An outgoing connection, not yet connected. `key`: encrypts it; null: no encryption. It must outlive the
   /// connection.
-  AmConnection(int rank, std::vector<Candidate> ways, Patience patience, Bbr bbr = Bbr::replace,
+  AmConnection(int rank, std::vector<Candidate> candidates, Patience patience, Bbr bbr = Bbr::replace,
                const base::TlsKey* key = nullptr)
-      : rank_(rank), ways_(std::move(ways)), patience_(patience), bbr_(bbr), key_(key) {}
+      : rank_(rank), candidates_(std::move(candidates)), patience_(patience), bbr_(bbr), key_(key) {}
   /// An accepted connection; its first message shows its rank.
   explicit AmConnection(base::UniqueFd socket, const base::TlsKey* key = nullptr)
       : socket_(std::move(socket)), open_(true), key_(key) {
@@ -63,7 +63,7 @@ class AmConnection {
   // ---- connecting
   /// Delays the first attempt for a short time, in which the peer may connect.
   void await_call() noexcept;
-  bool awaits_call() const noexcept { return !open_ && !dead_ && next_way_ == 0; }
+  bool awaits_call() const noexcept { return !open_ && !dead_ && next_candidate_ == 0; }
   /// Starts an attempt with the next address. Returns false if all addresses were tried; error() is the last attempt's.
   bool connect_next() noexcept;
   /// Called when the socket became writable. Returns true if it is connected.
@@ -120,8 +120,8 @@ class AmConnection {
   int rank_ = -1;
   bool open_ = false;
   bool dead_ = false;
-  std::vector<Candidate> ways_;
-  std::size_t next_way_ = 0;
+  std::vector<Candidate> candidates_;
+  std::size_t next_candidate_ = 0;
   Patience patience_;
   Bbr bbr_ = Bbr::replace;
   const base::TlsKey* key_ = nullptr;

@@ -188,27 +188,27 @@ void RemoteMemory::remove(const std::byte* base, std::uint64_t bytes) noexcept {
 }
 
 std::uint64_t RemoteMemory::open(int rank, base::ByteView key) noexcept {
-  UcxLink::Way& way = link_.way(rank);
+  UcxLink::Peer& peer = link_.peer(rank);
   ucp_rkey_h opened = nullptr;
   try {
-    auto place = std::ranges::find(way.keys, nullptr);
-    if (place == way.keys.end()) place = way.keys.insert(place, nullptr);
-    if (worker_.ucp().ucp_ep_rkey_unpack(way.endpoint, key.data(), &opened) != UCS_OK) return 0;
+    auto place = std::ranges::find(peer.keys, nullptr);
+    if (place == peer.keys.end()) place = peer.keys.insert(place, nullptr);
+    if (worker_.ucp().ucp_ep_rkey_unpack(peer.endpoint, key.data(), &opened) != UCS_OK) return 0;
     *place = opened;
-    return static_cast<std::uint64_t>(place - way.keys.begin()) + 1;
+    return static_cast<std::uint64_t>(place - peer.keys.begin()) + 1;
   } catch (const std::bad_alloc&) {
     return 0;
   }
 }
 
 void RemoteMemory::close(int rank, std::uint64_t number) noexcept {
-  std::vector<ucp_rkey_h>& keys = link_.way(rank).keys;
+  std::vector<ucp_rkey_h>& keys = link_.peer(rank).keys;
   if (number > keys.size() || keys[number - 1] == nullptr) return;  // the connection has ended
   worker_.ucp().ucp_rkey_destroy(std::exchange(keys[number - 1], nullptr));
 }
 
 base::Status RemoteMemory::move(am::Sending& record) noexcept {
-  const UcxLink::Way& way = link_.way(record.peer->rank);
+  const UcxLink::Peer& peer = link_.peer(record.peer->rank);
   const Library& ucp = worker_.ucp();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -216,22 +216,22 @@ base::Status RemoteMemory::move(am::Sending& record) noexcept {
   param.user_data = &record;
   ucs_status_ptr_t request = nullptr;
   if (record.message.kind == am::MessageKind::flush) {
-    request = ucp.ucp_ep_flush_nbx(way.endpoint, &param);
+    request = ucp.ucp_ep_flush_nbx(peer.endpoint, &param);
   } else {
     const std::uint64_t number = record.message.region;
-    if (number == 0 || number > way.keys.size() || way.keys[number - 1] == nullptr)
-      return base::Status::failure(Code::peer_failed, "the connection has ended", way.rank);
+    if (number == 0 || number > peer.keys.size() || peer.keys[number - 1] == nullptr)
+      return base::Status::failure(Code::peer_failed, "the connection has ended", peer.rank);
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
     param.memory_type = UCS_MEMORY_TYPE_HOST;  // UCX then doesn't detect the memory type of the address
     const std::uint64_t remote = record.message.offset;
-    const ucp_rkey_h key = way.keys[number - 1];
+    const ucp_rkey_h key = peer.keys[number - 1];
     request =
         record.message.kind == am::MessageKind::put
-            ? ucp.ucp_put_nbx(way.endpoint, record.source, record.bytes, remote, key, &param)
-            : ucp.ucp_get_nbx(way.endpoint, const_cast<std::byte*>(record.source), record.bytes, remote, key, &param);
+            ? ucp.ucp_put_nbx(peer.endpoint, record.source, record.bytes, remote, key, &param)
+            : ucp.ucp_get_nbx(peer.endpoint, const_cast<std::byte*>(record.source), record.bytes, remote, key, &param);
   }
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
-  return link_.status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), way.rank);
+  return link_.status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), peer.rank);
 }
 
 }  // namespace hmc::transport::ucx

@@ -23,7 +23,7 @@ struct MemoryTrial {
 /// messages over TCP and shared memory. Takes at most some seconds.
 MemoryTrial try_remote_memory(Worker& worker);
 
-/// Owns the registrations. The keys of peers' memory belong to their connection (UcxLink::Way).
+/// Owns the registrations. The keys of peers' memory belong to their connection (UcxLink::Peer).
 ///
 /// Atomics aren't offered: UCX chooses the device for each peer by itself, and emulates on the CPU those that a device
 /// lacks. So they would not be atomic with each other. Threads: as ByteLink.

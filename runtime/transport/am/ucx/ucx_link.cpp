@@ -65,7 +65,7 @@ std::string UcxLink::describe(int rank) const {
   std::size_t size = 0;
   std::FILE* const stream = ::open_memstream(&text, &size);
   if (stream == nullptr) return "?";
-  worker_->ucp().ucp_ep_print_info(ways_[static_cast<std::size_t>(rank)].endpoint, stream);
+  worker_->ucp().ucp_ep_print_info(peers_[static_cast<std::size_t>(rank)].endpoint, stream);
   std::fclose(stream);
   const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
   const std::string all(text, size);
@@ -75,7 +75,7 @@ std::string UcxLink::describe(int rank) const {
 
 void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
-  for (int rank = 0; rank < ranks; ++rank) ways_.push_back({this, rank, nullptr, {}});
+  for (int rank = 0; rank < ranks; ++rank) peers_.push_back({this, rank, nullptr, {}});
   worker_->on_message(on_message, this);
 }
 
@@ -85,21 +85,21 @@ base::Status UcxLink::status_of(ucs_status_t status, int rank) const noexcept {
 }
 
 base::Status UcxLink::connect(int rank, base::ByteView address) noexcept {
-  Way& way = ways_[static_cast<std::size_t>(rank)];
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(address.data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = on_error;
-  params.err_handler.arg = &way;
-  const ucs_status_t status = worker_->ucp().ucp_ep_create(worker_->handle(), &params, &way.endpoint);
-  if (status != UCS_OK) way.endpoint = nullptr;
+  params.err_handler.arg = &peer;
+  const ucs_status_t status = worker_->ucp().ucp_ep_create(worker_->handle(), &params, &peer.endpoint);
+  if (status != UCS_OK) peer.endpoint = nullptr;
   return status_of(status, rank);
 }
 
 base::Status UcxLink::send(Sending& record) noexcept {
-  const Way& way = ways_[static_cast<std::size_t>(record.peer->rank)];
+  const Peer& peer = peers_[static_cast<std::size_t>(record.peer->rank)];
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -107,10 +107,10 @@ base::Status UcxLink::send(Sending& record) noexcept {
   param.user_data = &record;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.memory_type = UCS_MEMORY_TYPE_HOST;  // UCX then doesn't detect the memory type of the address
-  void* const request = worker_->ucp().ucp_am_send_nbx(way.endpoint, 0, &record.message, sizeof(Message), record.source,
-                                                       record.bytes, &param);
+  void* const request = worker_->ucp().ucp_am_send_nbx(peer.endpoint, 0, &record.message, sizeof(Message),
+                                                       record.source, record.bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
-  return status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), way.rank);
+  return status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), peer.rank);
 }
 
 void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
@@ -121,8 +121,8 @@ void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexc
 }
 
 void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
-  const Way& way = *static_cast<Way*>(argument);
-  way.link->user_->lost(way.rank, way.link->worker_->ucp().ucs_status_string(status), 0);
+  const Peer& peer = *static_cast<Peer*>(argument);
+  peer.link->user_->lost(peer.rank, peer.link->worker_->ucp().ucs_status_string(status), 0);
 }
 
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
@@ -140,15 +140,15 @@ ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t
 }
 
 void UcxLink::disconnect(int rank, bool at_once) noexcept {
-  Way& way = ways_[static_cast<std::size_t>(rank)];
-  if (way.endpoint == nullptr) return;
-  for (ucp_rkey_h key : std::exchange(way.keys, {}))
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  if (peer.endpoint == nullptr) return;
+  for (ucp_rkey_h key : std::exchange(peer.keys, {}))
     if (key != nullptr) worker_->ucp().ucp_rkey_destroy(key);
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = at_once ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  void* const request = worker_->ucp().ucp_ep_close_nbx(way.endpoint, &param);
-  way.endpoint = nullptr;
+  void* const request = worker_->ucp().ucp_ep_close_nbx(peer.endpoint, &param);
+  peer.endpoint = nullptr;
   if (UCS_PTR_IS_PTR(request)) closing_.push_back(request);
 }
 

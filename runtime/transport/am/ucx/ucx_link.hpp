@@ -38,13 +38,13 @@ class UcxLink final : public am::ByteLink {
 
   // ---- for RemoteMemory
   /// The connection to one rank, and the argument of UCX's callbacks.
-  struct Way {
+  struct Peer {
     UcxLink* link = nullptr;
     int rank = -1;
     ucp_ep_h endpoint = nullptr;
     std::vector<ucp_rkey_h> keys;  ///< of the rank's memory; null: closed. Destroyed before the endpoint
   };
-  Way& way(int rank) noexcept { return ways_[static_cast<std::size_t>(rank)]; }
+  Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   /// For requests whose user_data is a Sending.
   static void on_sent(void* request, ucs_status_t status, void* user_data) noexcept;
   base::Status status_of(ucs_status_t status, int rank) const noexcept;
@@ -59,7 +59,7 @@ class UcxLink final : public am::ByteLink {
   std::unique_ptr<RemoteMemory> memory_;  // null: verbs are messages
   std::string why_messages_;              // the reason
   am::LinkUser* user_ = nullptr;
-  std::vector<Way> ways_;       // by rank; never resized after serve(): UCX holds pointers to the entries
+  std::vector<Peer> peers_;     // by rank; never resized after serve(): UCX holds pointers to the entries
   std::vector<void*> closing_;  // close requests in progress
 };
 
