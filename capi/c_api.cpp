@@ -1,6 +1,9 @@
 // The C ABI: errors, enums and element types, the runtime, ConnBuffer.
 #include "capi/c_api.hpp"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -111,14 +114,55 @@ std::uint8_t hmc_e5m2_from_float(float value) { return hmc::float8_e5m2::Format:
 float hmc_e5m2_to_float(std::uint8_t bits) { return hmc::float8_e5m2::Format::decode(bits); }
 
 // ---- the runtime
-hmc_code hmc_runtime_create(hmc_runtime_t* runtime) {
+namespace {
+
+template <typename Init> hmc_code create_runtime(hmc_runtime_t* runtime, Init&& init) {
   return guarded("Runtime::init", [&] {
     hmc_runtime_t& out = required(runtime, "Runtime::init", "the place for the result");
-    auto made = std::make_unique<hmc_runtime>(hmc_runtime{hmc::Runtime::init(), {}, {}});
+    auto made = std::make_unique<hmc_runtime>(hmc_runtime{init(), {}, {}});
     made->world = {made->object.world(), true, {}};
     made->launcher = made->object.launcher();
     out = made.release();
   });
+}
+
+void require_success(int result, const char* function) {
+  if (result != 0)
+    throw hmc::Error(hmc::Code::error, "Runtime::init", fmt::format("the store's {} returned {}", function, result));
+}
+
+hmc::KeyValueStore store_of(const hmc_store& from) {
+  if (from.struct_size < sizeof from || from.set == nullptr || from.get == nullptr)
+    throw hmc::Error(hmc::Code::invalid_argument, "Runtime::init", "the store's struct_size, set or get is missing");
+  constexpr std::size_t longest = 2048;
+  hmc::KeyValueStore store;
+  store.set = [from](const std::string& key, const std::string& value) {
+    require_success(from.set(from.context, key.c_str(), value.c_str()), "set");
+  };
+  store.get = [from](const std::string& key, hmc::Timeout timeout) {
+    std::array<char, longest> value{};
+    require_success(from.get(from.context, key.c_str(), timeout.count(), value.data(), value.size() - 1), "get");
+    return std::string(value.data());
+  };
+  if (from.compare_set == nullptr) return store;
+  store.compare_set = [from](const std::string& key, const std::string& expected, const std::string& desired) {
+    std::array<char, longest> value{};
+    require_success(from.compare_set(from.context, key.c_str(), expected.c_str(), desired.c_str(), value.data(),
+                                     value.size() - 1),
+                    "compare_set");
+    return std::string(value.data());
+  };
+  return store;
+}
+
+}  // namespace
+
+hmc_code hmc_runtime_create(hmc_runtime_t* runtime) {
+  return create_runtime(runtime, [] { return hmc::Runtime::init(); });
+}
+hmc_code hmc_runtime_create_over_store(const hmc_store* store, int rank, int size, hmc_runtime_t* runtime) {
+  return create_runtime(
+      runtime, [&] { return hmc::Runtime::init(store_of(required(store, "Runtime::init", "the store")), rank, size); });
 }
 
 hmc_code hmc_runtime_close(hmc_runtime_t runtime) {

@@ -21,6 +21,11 @@ else()
   set(VERBS_FOUND FALSE)
 endif()
 
+pkg_check_modules(PMIX pmix) # its headers; the library is opened at run time
+if(NOT PMIX_FOUND)
+  message(WARNING "libpmix-dev isn't here: this build can't join the jobs of mpirun and srun --mpi=pmix")
+endif()
+
 if(HMC_WITH_UCX)
   pkg_check_modules(UCX IMPORTED_TARGET ucx)
   if(NOT UCX_FOUND)

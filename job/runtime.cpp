@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "bootstrap/detect/detect.hpp"
+#include "bootstrap/launchers/join_over.hpp"
 #include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
@@ -50,6 +51,12 @@ Runtime Runtime::init() {
     }
   }
   return Runtime(job::make_core(bootstrap::detect(env), env));
+}
+
+Runtime Runtime::init(const KeyValueStore& store, int rank, int size) {
+  const base::Env env = base::Env::from_process();
+  warn_of_misspelt_names(env);
+  return Runtime(job::make_core(bootstrap::join_over(store, rank, size, env), env));
 }
 
 Runtime::Runtime(std::unique_ptr<job::JobCore> core) : core_(std::move(core)) {}

@@ -2,20 +2,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/watcher.hpp"
 
 namespace hmc::bootstrap {
 
@@ -23,85 +21,19 @@ using base::Deadline;
 
 namespace {
 
-std::string secret_socket_name(const std::string& store) { return fmt::format("hmc-secret-{}-{}", ::geteuid(), store); }
-
-/// For a rank other than 0: waits for rank 0's LocalSecret. Throws Error{timeout}, or Error{refused} if the peer is a
-/// process of another user.
+/// For a rank other than 0 of a job that was started by hand: rank 0's secret. Throws Error.
 Secret fetch_local_secret(const std::string& store, Deadline deadline) {
-  do {
-    base::UniqueFd socket;
-    if (connect_unix(secret_socket_name(store), socket) == ConnectResult::connected) {
-      if (peer_of(socket.get()).uid != ::geteuid()) {
-        throw Error(Code::refused, "join",
-                    fmt::format("a process of another user serves the secret for the store at {}", store),
-                    "set HMC_SECRET, the same for every rank, and another port in HMC_STORE");
-      }
-      pollfd wait{socket.get(), POLLIN, 0};
-      (void)::poll(&wait, 1, deadline.left_ms());
-      std::array<std::byte, Secret::bytes> key{};
-      std::vector<base::UniqueFd> none;
-      if (receive_some(socket.get(), key, none).bytes == key.size()) return Secret::from_bytes(key);
-    }
-    (void)::poll(nullptr, 0, 2);
-  } while (!deadline.expired());
-  throw Error(Code::timeout, "join", fmt::format("rank 0 of the job at HMC_STORE={} can't be reached", store),
-              "is rank 0 started, by this user, and is HMC_STORE the same for every rank?");
+  const std::optional<base::Bytes> value = LocalValue::fetch(store, deadline);
+  if (!value)
+    throw Error(Code::timeout, "join", fmt::format("rank 0 of the job at HMC_STORE={} can't be reached", store),
+                "is rank 0 started, by this user, and is HMC_STORE the same for every rank?");
+  std::array<std::byte, Secret::bytes> key{};
+  if (value->size() != key.size()) throw Error(Code::error, "join", "rank 0 sent no secret");
+  std::ranges::copy(*value, key.begin());
+  return Secret::from_bytes(key);
 }
 
 }  // namespace
-
-/// A thread that waits until a descriptor is readable, and calls `ready`. It ends when `ready` returns false, and at
-/// the latest in the destructor.
-class HostedServices::Watcher {
- public:
-  template <typename Ready> Watcher(const char* thread_name, int fd, Ready ready) {
-    if (!wake_) throw Error(Code::error, "eventfd", std::strerror(errno));
-    thread_ = service_thread(thread_name, [fd, wake = wake_.get(), ready = std::move(ready)] {
-      pollfd wait[] = {{wake, POLLIN, 0}, {fd, POLLIN, 0}};
-      do {
-        wait[1].revents = 0;
-        (void)::poll(wait, 2, -1);
-        if (wait[0].revents != 0) return;
-      } while (wait[1].revents == 0 || ready());
-    });
-  }
-  ~Watcher() {
-    const std::uint64_t one = 1;
-    (void)!::write(wake_.get(), &one, sizeof one);
-    thread_.join();
-  }
-
- private:
-  base::UniqueFd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::thread thread_;
-};
-
-/// Rank 0 sends its random secret over an abstract Unix socket named after the store's address, until destroyed. Both
-/// sides check the peer's uid (SO_PEERCRED), so no other user can join, and the secret isn't stored. Only for a store
-/// on the loopback interface; across machines HMC_SECRET is required.
-class HostedServices::LocalSecret {
- public:
-  LocalSecret(const std::string& store, const Secret& secret)
-      : secret_(secret), listener_(listen_unix(secret_socket_name(store))) {
-    if (!listener_) {
-      throw Error(Code::invalid_config, "join", fmt::format("another job is starting at HMC_STORE={}", store),
-                  "choose another port for HMC_STORE");
-    }
-    watcher_ = std::make_unique<Watcher>("hmc-secret", listener_.get(), [this] {
-      bool exhausted = false;
-      const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
-      if (exhausted) (void)::poll(nullptr, 0, 10);
-      // 32 bytes always fit into a new socket's buffer, so this never blocks.
-      if (caller && peer_of(caller.get()).uid == ::geteuid()) (void)send_some(caller.get(), secret_.key(), {});
-      return true;
-    });
-  }
-
- private:
-  Secret secret_;
-  base::UniqueFd listener_;
-  std::unique_ptr<Watcher> watcher_;  // last: its thread uses the other members
-};
 
 /// Raises the page's abort word when the process that runs the agent has exited. Has no effect if the kernel doesn't
 /// support pidfd.
@@ -124,10 +56,13 @@ class HostedServices::ProcessWatch {
   std::unique_ptr<Watcher> watcher_;  // last: its thread uses the other members
 };
 
-HostedServices::HostedServices(const base::Env& env, Deadline deadline) : by_hand_(env.launcher.empty()) {
+HostedServices::HostedServices(const base::Env& env, Deadline deadline) : by_ranks_(env.launcher.empty()) {
   if (!env.secret.empty()) {
     secret_ = Secret::from_hex(env.secret);
-  } else if (!by_hand_) {
+    // Jobs with the same HMC_SECRET and different stores have different agents on a node.
+    if (by_ranks_)
+      secret_ = secret_.derive({base::as_bytes("port"), base::as_bytes(env.store.substr(env.store.rfind(':') + 1))});
+  } else if (!by_ranks_) {
     throw Error(Code::invalid_config, "join", fmt::format("{} set no HMC_SECRET", env.launcher),
                 "a launcher that sets HMC_LAUNCHER must also set HMC_SECRET");
   } else if (!is_loopback(env.store)) {
@@ -138,12 +73,14 @@ HostedServices::HostedServices(const base::Env& env, Deadline deadline) : by_han
     secret_ = fetch_local_secret(env.store, deadline);
   } else {
     secret_ = Secret::random();
-    local_secret_ = std::make_unique<LocalSecret>(env.store, secret_);
+    local_secret_ = std::make_unique<LocalValue>(env.store, base::Bytes(secret_.key().begin(), secret_.key().end()));
   }
-  if (by_hand_ && *env.rank == 0) {
+  if (by_ranks_ && *env.rank == 0)
     store_ = std::make_unique<StoreServer>(secret_, *env.size, env.store, StoreServer::Events{});
-  }
 }
+
+HostedServices::HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store)
+    : by_ranks_(true), secret_(secret), store_(std::move(store)) {}
 
 HostedServices::~HostedServices() = default;
 
@@ -153,7 +90,7 @@ base::UniqueFd HostedServices::reach_agent(const base::Env& env, Deadline deadli
   for (;;) {
     ConnectResult result = connect_unix(name, socket);
     if (result == ConnectResult::refused) {
-      agent_ = NodeAgent::start(secret_, env.store, env.node, *env.size, {}, deadline, by_hand_ ? 0 : -1);
+      agent_ = NodeAgent::start(secret_, env.store, env.node, *env.size, {}, deadline, by_ranks_ ? 0 : -1);
       result = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
     }
     if (result == ConnectResult::connected) break;
@@ -168,7 +105,7 @@ base::UniqueFd HostedServices::reach_agent(const base::Env& env, Deadline deadli
 
 void HostedServices::watch_agent(int agent_pid, const std::vector<RankFacts>& facts, const std::vector<int>& members,
                                  const base::NodePage& page) {
-  if (!by_hand_ || agent_) return;
+  if (!by_ranks_ || agent_) return;
   for (const int member : members) {
     const RankFacts& each = facts[static_cast<std::size_t>(member)];
     if (each.pid != agent_pid || each.pid == ::getpid()) continue;

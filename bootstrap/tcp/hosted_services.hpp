@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/tcp/local_value.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
 #include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/store_server.hpp"
@@ -13,13 +14,16 @@
 
 namespace hmc::bootstrap {
 
-/// Under a launcher: none, unless the node has no agent. By hand: rank 0 runs the store at HMC_STORE and generates a
-/// secret if HMC_SECRET isn't set; the first rank of each node runs the node's agent; the other ranks of the node watch
-/// that rank's process, because after its death no agent can raise the node's abort word.
+/// Under hmcrun: none, unless the node has no agent. Otherwise: rank 0 runs the store; the first rank of each node runs
+/// the node's agent; the other ranks of the node watch that rank's process, because after its death no agent can raise
+/// the node's abort word.
 class HostedServices {
  public:
-  /// Finds the job's secret and starts the store. Throws Error.
+  /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE and
+  /// generates a secret if HMC_SECRET isn't set. Throws Error.
   HostedServices(const base::Env& env, base::Deadline deadline);
+  /// `store`: rank 0's; null on other ranks.
+  HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store);
   ~HostedServices();
 
   const Secret& secret() const noexcept { return secret_; }
@@ -37,13 +41,11 @@ class HostedServices {
   void end(base::Deadline deadline);
 
  private:
-  class Watcher;
-  class LocalSecret;
   class ProcessWatch;
 
-  bool by_hand_;
+  bool by_ranks_;  // ranks run the store and the agents
   Secret secret_;
-  std::unique_ptr<LocalSecret> local_secret_;
+  std::unique_ptr<LocalValue> local_secret_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<ProcessWatch> watch_;

@@ -170,21 +170,28 @@ std::string address_of(int listener) {
 }
 
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline) {
-  HostPort parts = split(address);
-  if (parts.host.empty()) parts.host = "localhost";
+  std::vector<HostPort> choices;
+  for (std::size_t at = 0; at <= address.size();) {
+    const std::size_t end = std::min(address.find(',', at), address.size());
+    choices.push_back(split(address.substr(at, end - at)));
+    if (choices.back().host.empty()) choices.back().host = "localhost";
+    at = end + 1;
+  }
   auto pause = std::chrono::milliseconds(1);
   std::string why = "no process listens there";
   do {
-    int error = 0;
-    const Addresses found = resolve(parts, 0, error);
-    if (error != 0) why = ::gai_strerror(error);
-    if (error == EAI_NONAME || error == EAI_FAIL) {
-      throw Error(Code::invalid_config, "HMC_STORE", fmt::format("'{}' can't be resolved: {}", address, why));
-    }
-    for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-      base::UniqueFd socket = connect_once(*each, deadline, error);
-      if (socket) return socket;
-      why = std::strerror(error);
+    for (const HostPort& parts : choices) {
+      int error = 0;
+      const Addresses found = resolve(parts, 0, error);
+      if (error != 0) why = ::gai_strerror(error);
+      if (error == EAI_NONAME || error == EAI_FAIL) {
+        throw Error(Code::invalid_config, "HMC_STORE", fmt::format("'{}' can't be resolved: {}", address, why));
+      }
+      for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+        base::UniqueFd socket = connect_once(*each, deadline, error);
+        if (socket) return socket;
+        why = std::strerror(error);
+      }
     }
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(pause, deadline.left()));
     pause = std::min(pause * 2, std::chrono::milliseconds(50));

@@ -19,8 +19,8 @@ namespace hmc::bootstrap {
 base::UniqueFd listen_tcp(const std::string& address);
 /// The listener's address, with its actual port.
 std::string address_of(int listener);
-/// Retries until the deadline, because the listener may not have started yet. Throws Error{timeout}, or
-/// Error{invalid_config} for an invalid address.
+/// `address` may be several, with commas: the first that answers. Retries until the deadline, because the listener may
+/// not have started yet. Throws Error{timeout}, or Error{invalid_config} for an invalid address.
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
 /// True if the text of the address is a loopback address (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);

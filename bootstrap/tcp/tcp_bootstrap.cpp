@@ -30,7 +30,7 @@ using SharedSegment = std::shared_ptr<base::Segment>;
 /// and waits for each answer until the deadline, an abort, or the end of the agent. One thread at a time, except abort.
 class TcpBootstrap final : public Bootstrap, private base::NodeLink {
  public:
-  TcpBootstrap(const base::Env& env, Deadline deadline);
+  TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline);
   ~TcpBootstrap() override;
 
   int rank() const noexcept override { return mine_.rank; }
@@ -103,7 +103,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
 
   std::string launcher_;  // empty: by hand
   std::chrono::nanoseconds timeout_;
-  HostedServices services_;
+  const std::unique_ptr<HostedServices> services_;
   RankFacts mine_;
   int job_size_;
   int agent_pid_ = 0;
@@ -131,16 +131,16 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
 
 // ---- joining and leaving
 
-TcpBootstrap::TcpBootstrap(const base::Env& env, Deadline deadline)
+TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline)
     : launcher_(env.launcher),
       timeout_(env.timeout),
-      services_(env, deadline),
+      services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
-      connection_(services_.reach_agent(env, deadline), services_.secret(), ControlConnection::Side::client) {
+      connection_(services_->reach_agent(env, deadline), services_->secret(), ControlConnection::Side::client) {
   agent_pid_ = peer_of(connection_.fd()).pid;
   join(deadline);
-  services_.watch_agent(agent_pid_, facts_, members_, page_);
+  services_->watch_agent(agent_pid_, facts_, members_, page_);
 }
 
 void TcpBootstrap::join(Deadline deadline) {
@@ -162,13 +162,13 @@ void TcpBootstrap::join(Deadline deadline) {
 
 void TcpBootstrap::leave() noexcept {
   if (left_.exchange(true)) return;
-  services_.stop_watching();  // from here on the host may exit
+  services_->stop_watching();  // from here on the host may exit
   try {
     send(Goodbye{mine_.rank});
     flush(Deadline::after(std::chrono::seconds(1)));
   } catch (...) {  // the agent then reports the exit of this rank as a failure
   }
-  services_.end(Deadline::after(timeout_));  // the services of this process must outlive the ranks that use them
+  services_->end(Deadline::after(timeout_));  // the services of this process must outlive the ranks that use them
 }
 
 TcpBootstrap::~TcpBootstrap() {
@@ -176,10 +176,10 @@ TcpBootstrap::~TcpBootstrap() {
   // The rank ends without leave(): a failure. The ranks that use this process's services must be notified before the
   // services end.
   const Deadline soon = Deadline::after(std::chrono::milliseconds(200));
-  services_.report_death(mine_.rank, soon);
-  services_.stop_watching();
+  services_->report_death(mine_.rank, soon);
+  services_->stop_watching();
   connection_.finish();
-  services_.end(soon);
+  services_->end(soon);
 }
 
 void TcpBootstrap::abort(int exit_code, std::string_view text) noexcept {
@@ -470,7 +470,12 @@ std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadlin
   if (!env.rank || !env.size || *env.rank < 0 || *env.rank >= *env.size || env.store.empty()) {
     throw Error(Code::invalid_config, "join", "HMC_RANK, HMC_SIZE and HMC_STORE don't describe a job");
   }
-  return std::make_unique<TcpBootstrap>(env, deadline);
+  return join_tcp(env, std::make_unique<HostedServices>(env, deadline), deadline);
+}
+
+std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services,
+                                    base::Deadline deadline) {
+  return std::make_unique<TcpBootstrap>(env, std::move(services), deadline);
 }
 
 }  // namespace hmc::bootstrap

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/tcp/hosted_services.hpp"
 #include "runtime/base/env.hpp"
 
 namespace hmc::bootstrap {
@@ -12,5 +13,8 @@ namespace hmc::bootstrap {
 /// node, this process starts one. Without a launcher (no HMC_LAUNCHER), rank 0 runs the store at HMC_STORE. Throws
 /// Error.
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadline);
+/// The same, with the secret and the store of `services`. Uses rank, size, store, node and launcher of `env`.
+std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services,
+                                    base::Deadline deadline);
 
 }  // namespace hmc::bootstrap

@@ -183,6 +183,22 @@ typedef struct hmc_counters {
 
 /* Collective. Detects the launcher and joins its job. Without a launcher this process is rank 0 of 1. */
 HMC_C_API hmc_code hmc_runtime_create(hmc_runtime_t* runtime);
+
+/* A key-value store of the embedding program, through which ranks find each other. Rank 0 sets one key to a text of at
+ * most 1,000 characters, and the others get it. If HMC_SECRET isn't set, the text contains the job's secret. A function
+ * returns 0 for success. `value` holds `capacity` bytes with the terminating zero. */
+typedef struct hmc_store {
+  size_t struct_size;
+  void* context; /* passed to the functions */
+  int (*set)(void* context, const char* key, const char* value);
+  int (*get)(void* context, const char* key, int64_t timeout_ns, char* value, size_t capacity); /* waits for the key */
+  /* Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. `value`: afterwards. */
+  int (*compare_set)(void* context, const char* key, const char* expected, const char* desired, char* value,
+                     size_t capacity);
+} hmc_store;
+/* Collective over `size` ranks, each started in any way. The store is used only until this function returns. */
+HMC_C_API hmc_code hmc_runtime_create_over_store(const hmc_store* store, int rank, int size, hmc_runtime_t* runtime);
+
 /* Collective. Waits for all ranks, and leaves the job. If a runtime is destroyed without close, the other ranks treat
  * this rank as failed. */
 HMC_C_API hmc_code hmc_runtime_close(hmc_runtime_t runtime);
@@ -196,7 +212,7 @@ HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
 /* The value of HMC_JOB_TIMEOUT. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
-/* The launcher: "hmcrun", "by hand (HMC_RANK)" or "alone". Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
+/* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);

@@ -60,6 +60,8 @@ Json variables() {
 
 }  // namespace
 
+nlohmann::ordered_json gather_launchers() { return availability(bootstrap::candidates(base::Env::from_process())); }
+
 nlohmann::ordered_json gather_facts() {
   Json facts{{"version", HMC_VERSION_STRING}, {"build", build()}, {"machine", machine()}};
   facts["wires"] = availability(job::list_wires());
@@ -105,6 +107,10 @@ std::string variable(const Json& facts) {
 }
 
 }  // namespace
+
+std::string launchers_as_text(const nlohmann::ordered_json& launchers) {
+  return section("launchers, innermost first", launchers).substr(1);
+}
 
 std::string facts_as_text(const nlohmann::ordered_json& facts) {
   const Json& build = facts["build"];

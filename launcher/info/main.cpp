@@ -20,6 +20,9 @@ int main(int argc, char** argv) {
   CLI::App* const devices = app.add_subcommand(
       "devices", "Kinds of device memory: libraries, versions, and the ways of sharing that pass a trial");
   devices->add_flag("--json", as_json, "For programs: one JSON document");
+  CLI::App* const launchers = app.add_subcommand(
+      "launchers", "The launchers that could have started this process, innermost first, and the reason for each");
+  launchers->add_flag("--json", as_json, "For programs: one JSON document");
   hmc::launcher::Question question;
   CLI::App* const explain = app.add_subcommand(
       "explain", "The algorithm that a collective would use, the predicted cost of each, and the reason");
@@ -44,15 +47,17 @@ int main(int argc, char** argv) {
   }
   if (*trial) return hmc::launcher::run_share_trial(trial_of);
   try {
-    const auto facts = *devices   ? hmc::launcher::gather_devices()
-                       : *explain ? hmc::launcher::gather_explanation(question)
-                                  : hmc::launcher::gather_facts();
+    const auto facts = *devices     ? hmc::launcher::gather_devices()
+                       : *launchers ? hmc::launcher::gather_launchers()
+                       : *explain   ? hmc::launcher::gather_explanation(question)
+                                    : hmc::launcher::gather_facts();
     // Environment values may be invalid UTF-8, so invalid bytes are replaced.
     const std::string text = as_json
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
-                             : *devices ? hmc::launcher::devices_as_text(facts)
-                             : *explain ? hmc::launcher::explanation_as_text(facts)
-                                        : hmc::launcher::facts_as_text(facts);
+                             : *devices   ? hmc::launcher::devices_as_text(facts)
+                             : *launchers ? hmc::launcher::launchers_as_text(facts)
+                             : *explain   ? hmc::launcher::explanation_as_text(facts)
+                                          : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);
     return std::fflush(stdout) == 0 ? 0 : 1;
   } catch (const hmc::Error& error) {

@@ -25,6 +25,8 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_NODE", "a word", "", "a label: ranks with different labels count as being on different nodes"},
     {"HMC_LAUNCHER", "a word", "", "the launcher that set the variables above; empty: set by hand"},
     {"HMC_TRANSPORT", "shm, verbs, ucx, tcp", "the best per pair", "force one wire for every pair of ranks"},
+    {"HMC_NET", "eth0,..., ^docker0,...", "all that are up, without loopback",
+     "the network interfaces for TCP; ^: all but these"},
     {"HMC_RDMA_DEVICE", "device, device:port", "the best with an active port", "the RDMA device of the verbs wire"},
     {"HMC_RDMA_GID", "0..255", "RoCE v2, IPv4 first", "the index of the verbs wire's local address"},
     {"HMC_RDMA_QPS", "1..8", "1", "queue pairs per peer, over which the verbs wire distributes large transfers"},
@@ -62,12 +64,14 @@ constexpr auto table = std::to_array<EnvVar>({
      "runtime: compile device kernels at first use; none: the host reduces"},
 });
 
-constexpr std::array<std::string_view, 14> foreign_table{
-    "RANK",         "WORLD_SIZE",     "TORCHELASTIC_RUN_ID",                           // torchrun
-    "PMIX_RANK",    "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",  // PMIx, Open MPI
-    "PMI_RANK",     "PMI_SIZE",                                                        // PMI-1: MPICH's hydra
-    "SLURM_PROCID", "SLURM_NTASKS",   "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_JOB_ID",
-};
+constexpr auto foreign_table = std::to_array<std::string_view>({
+    "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",                                                                           // torchrun
+    "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",  // PMIx
+    "PMI_RANK", "PMI_SIZE", "PMI_FD", "MPI_LOCALNRANKS",                                                     // PMI-1
+    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST",
+    "SLURM_STEP_ID", "SLURM_JOB_ID",
+});
 
 [[noreturn]] void refuse(std::string_view name, const std::string& value) {
   for (const EnvVar& var : table) {
@@ -160,6 +164,8 @@ std::string Env::library(std::string_view variable) { return from_getenv(variabl
 std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
 }
+
+std::string Env::net() { return from_getenv("HMC_NET").value_or(""); }
 
 bool Env::uses_tls() { return read_word(&from_getenv, "HMC_TLS", {"0", "1"}) == "1"; }
 

@@ -52,6 +52,9 @@ class Env {
   /// HMC_TLS. Read when a TCP connection is made. Throws Error{invalid_config}.
   static bool uses_tls();
 
+  /// HMC_NET: the network interfaces to use; empty: all. See base/interfaces.hpp.
+  static std::string net();
+
   /// HMC_* variables of this process that aren't in the table, but whose names are similar to a name in the table. They
   /// are probably misspelt.
   struct Misspelt {

@@ -37,6 +37,56 @@ void test_runtime(void) {
   CHECK(hmc_runtime_counters(runtime, &counters) == HMC_INVALID_ARGUMENT);
 }
 
+/* A store with one key. */
+typedef struct one_key {
+  char key[64];
+  char value[1024];
+} one_key;
+
+static int store_set(void* context, const char* key, const char* value) {
+  one_key* const store = context;
+  if (strlen(key) >= sizeof store->key || strlen(value) >= sizeof store->value) return 1;
+  strcpy(store->key, key);
+  strcpy(store->value, value);
+  return 0;
+}
+
+static int store_get(void* context, const char* key, int64_t timeout_ns, char* value, size_t capacity) {
+  const one_key* const store = context;
+  (void)timeout_ns;
+  if (strcmp(key, store->key) != 0 || strlen(store->value) >= capacity) return 2;
+  strcpy(value, store->value);
+  return 0;
+}
+
+static int store_refuses(void* context, const char* key, const char* expected, const char* desired, char* value,
+                         size_t capacity) {
+  (void)context, (void)key, (void)expected, (void)desired;
+  return capacity > 8 ? (strcpy(value, "another"), 0) : 3;
+}
+
+static void check_store(void) {
+  one_key keys = {"", ""};
+  hmc_store store = {sizeof store, &keys, store_set, store_get, NULL};
+  hmc_runtime_t alone = NULL;
+
+  OK(hmc_runtime_create_over_store(&store, 0, 1, &alone));
+  CHECK(hmc_runtime_size(alone) == 1 && strstr(hmc_runtime_launcher(alone), "store") != NULL);
+  CHECK(strncmp(keys.key, "hmc", 3) == 0 && keys.value[0] != '\0');
+  OK(hmc_runtime_close(alone));
+  hmc_runtime_destroy(alone);
+  alone = NULL;
+
+  CHECK(hmc_runtime_create_over_store(NULL, 0, 1, &alone) == HMC_INVALID_ARGUMENT && alone == NULL);
+  CHECK(hmc_runtime_create_over_store(&store, 2, 2, &alone) == HMC_INVALID_ARGUMENT && alone == NULL);
+  keys.key[0] = '\0';
+  CHECK(hmc_runtime_create_over_store(&store, 1, 2, &alone) == HMC_ERROR && strstr(hmc_last_error(), "get") != NULL);
+  store.compare_set = store_refuses;
+  CHECK(hmc_runtime_create_over_store(&store, 0, 1, &alone) == HMC_INVALID_CONFIG && alone == NULL);
+  store.set = NULL;
+  CHECK(hmc_runtime_create_over_store(&store, 0, 1, &alone) == HMC_INVALID_ARGUMENT && alone == NULL);
+}
+
 static void check_vocabulary(void) {
   CHECK(hmc_dtype_size(HMC_BF16) == 2 && hmc_dtype_size(HMC_F64) == 8 && hmc_dtype_size((hmc_dtype)18) == 0);
   CHECK(hmc_dtype_size(HMC_E4M3) == 1 && hmc_dtype_size(HMC_LOCATED_F64) == sizeof(hmc_located_f64));
@@ -55,6 +105,7 @@ void test_errors(void) {
   char byte = 1;
 
   check_vocabulary();
+  check_store();
   CHECK(hmc_put(NULL, 0, 0, &byte, 1) == HMC_INVALID_ARGUMENT);
   CHECK(strstr(hmc_last_error(), "put") != NULL);
   CHECK(hmc_window_create(NULL, 64, &window) == HMC_INVALID_ARGUMENT && window == NULL);

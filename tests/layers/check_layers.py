@@ -47,7 +47,8 @@ ALLOWED = {
     "collectives/schedule/algorithms": [PUBLIC, "runtime/base", "collectives/schedule", "collectives/schedule/parts"],
     "bootstrap": [PUBLIC, "runtime/base"],  # never transport
     "bootstrap/tcp": [PUBLIC, "runtime/base", "bootstrap"],
-    "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],
+    "bootstrap/launchers": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],
+    "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp", "bootstrap/launchers"],
     "verify": [PUBLIC, "runtime/base", *SCHEDULE],
     "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "job/machine_model.hpp"],
     "job": ANY,  # the composition root
@@ -74,6 +75,7 @@ LIBRARIES = {
     "ucp/": ["runtime/transport/am/ucx", "tests", "bench"],
     "uct/": ["runtime/transport/am/ucx", "tests"],
     "ucs/": ["runtime/transport/am/ucx", "tests"],
+    "pmix.h": ["bootstrap/launchers"],
     "openssl/": ["bootstrap", "runtime/base/tls.cpp", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],

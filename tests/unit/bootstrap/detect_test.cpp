@@ -56,12 +56,37 @@ TEST(Detect, without_job_variables_the_size_is_1) {
   }
 }
 
-TEST(Detect, jobs_of_other_launchers_with_several_ranks_are_rejected) {
-  expect_refused({{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "torchrun: RANK=1 WORLD_SIZE=4");
+TEST(Detect, incomplete_jobs_of_other_launchers_are_rejected) {
+  expect_refused({{"RANK", "1"}, {"WORLD_SIZE", "4"}}, "torchrun: RANK=1 WORLD_SIZE=4: MASTER_ADDR");
+  expect_refused({{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "9"}}, "RANK isn't");
   expect_refused({{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}}, "PMIx");
-  expect_refused({{"PMIX_RANK", "0"}}, "unknown size");
-  expect_refused({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}, "PMI-1: PMI_RANK=2 PMI_SIZE=3");
-  expect_refused({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, "Slurm: SLURM_PROCID=0 SLURM_NTASKS=8");
+  expect_refused({{"PMIX_RANK", "0"}}, "PMIX_NAMESPACE");
+  expect_refused({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}}, "PMI-1: PMI_RANK=2 PMI_SIZE=3: PMI_FD");
+  expect_refused({{"PMI_RANK", "3"}, {"PMI_SIZE", "3"}, {"PMI_FD", "5"}}, "PMI_RANK isn't");
+  expect_refused({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}, "Slurm: SLURM_PROCID=0 SLURM_NTASKS=8: no step");
+}
+
+TEST(Detect, jobs_of_other_launchers_are_available) {
+  const Variables torch{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "host7"}, {"MASTER_PORT", "29500"}};
+  EXPECT_TRUE(candidate(torch, "torchrun").available);
+  EXPECT_THAT(candidate(torch, "torchrun").why, HasSubstr("host7:30517")) << "MASTER_PORT belongs to torch";
+  Variables local = torch;
+  local["LOCAL_WORLD_SIZE"] = "4";
+  EXPECT_THAT(candidate(local, "torchrun").why, HasSubstr("Unix socket"));
+  const Variables step{{"SLURM_PROCID", "3"},         {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NUM_NODES", "3"},
+                       {"SLURM_STEP_NODELIST", "n[07-09,12],m"}, {"SLURM_JOB_ID", "5"},         {"SLURM_STEP_ID", "2"}};
+  EXPECT_THAT(candidate(step, "Slurm").why, HasSubstr("n07:20187"));
+  Variables one_node = step;
+  one_node["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_THAT(candidate(one_node, "Slurm").why, HasSubstr("Unix socket"));
+  EXPECT_TRUE(candidate({{"PMI_RANK", "0"}, {"PMI_SIZE", "3"}, {"PMI_FD", "5"}}, "PMI-1").available);
+}
+
+TEST(Detect, several_machines_need_a_secret) {
+  const Variables torch{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "host7"}, {"MASTER_PORT", "29500"}};
+  const Error error = error_of([&] { (void)detect(with(torch)); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr("torchrun runs ranks on several machines, and HMC_SECRET is not set"));
 }
 
 TEST(Detect, jobs_of_other_launchers_with_one_rank_run_alone) {

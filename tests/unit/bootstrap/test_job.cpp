@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bootstrap/inproc.hpp"
+#include "bootstrap/launchers/join_over.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
 
@@ -19,6 +20,7 @@ const char* name_of(Kind kind) noexcept {
     case Kind::tcp: return "tcp";
     case Kind::tcp6: return "tcp6";
     case Kind::by_hand: return "by_hand";
+    case Kind::over_store: return "over_store";
   }
   return "";
 }
@@ -29,11 +31,12 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
 
 std::vector<Shape> all_shapes(int least_size) {
   std::vector<Shape> shapes;
-  for (const Kind kind : {Kind::inproc, Kind::tcp, Kind::tcp6, Kind::by_hand}) {
+  for (const Kind kind : {Kind::inproc, Kind::tcp, Kind::tcp6, Kind::by_hand, Kind::over_store}) {
     if (kind == Kind::tcp6 && !has_ipv6()) continue;
     for (const int size : {1, 2, 3, 4, 5, 8}) {
       if (size < least_size) continue;
       for (const int nodes : std::set<int>{1, std::min(2, size), std::min(3, size), size}) {
+        if (kind == Kind::over_store && nodes != 1 && nodes != size) continue;  // it only affects the start
         if (kind == Kind::tcp6 && size > 3) continue;  // the address family only affects the sockets
         shapes.push_back({kind, size, nodes});
       }
@@ -76,6 +79,28 @@ base::Env TestServers::env(int rank) const {
   env.launcher = "hmcrun";
   env.timeout = std::chrono::seconds(20);
   return env;
+}
+
+KeyValueStore MemoryStore::store() {
+  KeyValueStore store;
+  store.set = [this](const std::string& key, const std::string& value) {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  };
+  store.get = [this](const std::string& key, Timeout timeout) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); }))
+      throw Error(Code::timeout, "get", "no such key");
+    return values_[key];
+  };
+  store.compare_set = [this](const std::string& key, const std::string& expected, const std::string& desired) {
+    const std::lock_guard lock(mutex_);
+    std::string& value = values_[key];
+    if (value == expected) value = desired;
+    return value;
+  };
+  return store;
 }
 
 namespace {
@@ -125,6 +150,17 @@ void run_job(const Shape& shape, const Program& program) {
       return by_hand;
     };
     run_ranks(shape, env, program);
+  } else if (shape.kind == Kind::over_store) {
+    MemoryStore memory;
+    const KeyValueStore store = memory.store();
+    run_threads(shape.size, [&](int rank) {
+      base::Env env;
+      env.node = fmt::format("{}", shape.node_of(rank));
+      env.timeout = std::chrono::seconds(20);
+      const auto bootstrap = join_over(store, rank, shape.size, env);
+      program(*bootstrap);
+      bootstrap->leave();
+    });
   } else {
     TestServers servers(shape);
     run_ranks(

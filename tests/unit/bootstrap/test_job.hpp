@@ -1,13 +1,17 @@
 // A complete job in one process, over any kind of bootstrap.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include <hmc/error.hpp>
+#include <hmc/key_value_store.hpp>
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
@@ -16,7 +20,7 @@
 
 namespace hmc::bootstrap::test {
 
-enum class Kind { inproc, tcp, tcp6, by_hand };
+enum class Kind { inproc, tcp, tcp6, by_hand, over_store };
 const char* name_of(Kind kind) noexcept;
 
 struct Shape {
@@ -51,6 +55,17 @@ class TestServers {
   Secret secret_;
   std::unique_ptr<StoreServer> store_;
   std::vector<std::unique_ptr<NodeAgent>> agents_;
+};
+
+/// A KeyValueStore for ranks that are threads of this process.
+class MemoryStore {
+ public:
+  KeyValueStore store();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
 };
 
 /// Thrown by a rank of a test that ends without a goodbye.

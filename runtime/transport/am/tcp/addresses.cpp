@@ -2,18 +2,17 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "runtime/base/machine.hpp"
 
 namespace hmc::transport::tcp {
+
+using base::bytes_of;
 
 namespace {
 
@@ -24,23 +23,6 @@ constexpr std::size_t most_ips = 6;
 std::uint64_t loopback_number() noexcept {
   const std::uint64_t machine = base::machine_id(), network = base::network_namespace();
   return machine == 0 || network == 0 ? 0 : machine ^ (network * 0x100000001b3ULL);
-}
-
-/// The bytes of an IPv4 or IPv6 address; null for another family.
-const void* bytes_of(const sockaddr& address) noexcept {
-  if (address.sa_family == AF_INET) return &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
-  if (address.sa_family == AF_INET6) return &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return nullptr;
-}
-
-std::uint8_t bits_of(const sockaddr* mask, std::size_t bytes) noexcept {
-  const void* const from = mask != nullptr ? bytes_of(*mask) : nullptr;
-  std::array<std::uint8_t, 16> all{};
-  if (from == nullptr) return static_cast<std::uint8_t>(8 * bytes);
-  std::memcpy(all.data(), from, bytes);
-  int bits = 0;
-  for (std::size_t i = 0; i < bytes; ++i) bits += std::popcount(all[i]);
-  return static_cast<std::uint8_t>(bits);
 }
 
 bool share_network(const Ip& mine, const Ip& theirs) noexcept {
@@ -73,24 +55,11 @@ Candidate candidate(const Ip& ip, std::uint16_t port, Distance distance) noexcep
 
 }  // namespace
 
-Address own_address() noexcept {
+Address own_address() {
   Address address;
   address.machine = loopback_number();
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return address;
-  for (const ifaddrs* each = all; each != nullptr && address.ips.size() < most_ips; each = each->ifa_next) {
-    constexpr unsigned up = IFF_UP | IFF_RUNNING;
-    if (each->ifa_addr == nullptr || (each->ifa_flags & up) != up || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    const void* const bytes = bytes_of(*each->ifa_addr);
-    if (bytes == nullptr) continue;
-    Ip ip;
-    ip.bytes_used = each->ifa_addr->sa_family == AF_INET ? 4 : 16;
-    std::memcpy(ip.bytes.data(), bytes, ip.bytes_used);
-    if (ip.bytes_used == 16 && ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) continue;  // link-local
-    ip.prefix = bits_of(each->ifa_netmask, ip.bytes_used);
-    address.ips.push_back(ip);
-  }
-  ::freeifaddrs(all);
+  address.ips = base::usable_addresses();
+  if (address.ips.size() > most_ips) address.ips.resize(most_ips);
   return address;
 }
 

@@ -3,32 +3,27 @@
 
 #include <sys/socket.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/interfaces.hpp"
 
 namespace hmc::transport::tcp {
 
-/// An IPv4 or IPv6 address of an interface.
-struct Ip {
-  std::uint8_t bytes_used = 4;  ///< 4 or 16
-  std::uint8_t prefix = 0;      ///< length of the network prefix in bits
-  std::array<std::uint8_t, 16> bytes{};
-};
+using base::Ip;
 
 struct Address {
   /// Equal for two processes in one network namespace of one kernel; loopback connects them.
   std::uint64_t machine = 0;
   std::uint16_t port = 0;
-  std::vector<Ip> ips;  ///< of interfaces that are up, without loopback
+  std::vector<Ip> ips;  ///< the first of base::usable_addresses()
 };
 
-/// The address of this process, without the port. Never throws: if the interfaces can't be listed, `ips` is empty.
-Address own_address() noexcept;
+/// The address of this process, without the port. Throws Error if HMC_NET names an unknown interface.
+Address own_address();
 base::Bytes encode(const Address& address);
 std::optional<Address> decode(base::ByteView bytes);
 

@@ -1,0 +1,173 @@
+#include "bootstrap/launchers/join_over.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/common.hpp"
+#include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "runtime/base/interfaces.hpp"
+
+namespace hmc::bootstrap {
+
+using base::Deadline;
+
+namespace {
+
+constexpr std::string_view version = "hmc1";
+constexpr std::string_view no_secret = "-";  // every rank has HMC_SECRET
+
+/// "hmc1;secret;job;machine;network;port;address;address". `machine` and `network` as in RankFacts.
+struct Record {
+  std::string secret;
+  std::uint64_t job = 0;  ///< random: jobs with the same HMC_SECRET have different keys
+  std::uint64_t machine = 0;
+  std::uint64_t network = 0;
+  std::string port;
+  std::vector<std::string> addresses;  ///< IPv6 in brackets; not loopback
+
+  std::string text() const {
+    std::string out = fmt::format("{};{};{:x};{:x};{:x};{}", version, secret, job, machine, network, port);
+    for (const std::string& each : addresses)
+      if (out.size() + 1 + each.size() <= RecordExchange::longest_record) out += ";" + each;
+    return out;
+  }
+  /// nullopt if invalid.
+  static std::optional<Record> parse(std::string_view text) {
+    std::vector<std::string> parts;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find(';', at), text.size());
+      parts.emplace_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    if (parts.size() < 6 || parts[0] != version) return std::nullopt;
+    Record record{parts[1], 0, 0, 0, parts[5], {parts.begin() + 6, parts.end()}};
+    for (const auto& [part, number] : {std::pair(&parts[2], &record.job), std::pair(&parts[3], &record.machine),
+                                       std::pair(&parts[4], &record.network)}) {
+      const auto [stop, error] = std::from_chars(part->data(), part->data() + part->size(), *number, 16);
+      if (error != std::errc{} || stop != part->data() + part->size()) return std::nullopt;
+    }
+    return record;
+  }
+};
+
+/// Without the port.
+Record own_record(const RankFacts& mine, const std::string& secret, bool on_one_node) {
+  std::uint64_t job = 0;
+  std::memcpy(&job, random_bytes().data(), sizeof job);
+  Record record{secret, job, mine.machine, mine.network, {}, {}};
+  if (on_one_node) return record;
+  for (const base::Ip& ip : base::usable_addresses())
+    record.addresses.push_back(ip.bytes_used == 4 ? text_of(ip) : "[" + text_of(ip) + "]");
+  return record;
+}
+
+Secret key_of(const Secret& secret, std::uint64_t job) {
+  return secret.derive({base::as_bytes("job"), std::as_bytes(std::span(&job, 1))});
+}
+
+/// Loopback on one machine, else all addresses in the form that connect_tcp accepts.
+std::string store_of(const Record& record, const RankFacts& mine) {
+  if (record.machine == mine.machine && record.network == mine.network) return "127.0.0.1:" + record.port;
+  std::string all;
+  for (const std::string& each : record.addresses) all += (all.empty() ? "" : ",") + each + ":" + record.port;
+  if (all.empty())
+    throw Error(Code::unavailable, "join",
+                "rank 0 is on another machine, and published no address that this rank can reach",
+                "does rank 0's machine have a network interface that is up? HMC_NET selects interfaces");
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& member, base::Env env,
+                                     Deadline deadline) {
+  env.rank = member.rank;
+  env.size = member.size;
+  env.launcher = member.launcher;
+  const RankFacts mine = own_facts(member.rank);
+  if (member.rank > 0) {
+    const auto record = Record::parse(exchange.fetch(deadline));
+    if (!record)
+      throw Error(Code::invalid_config, "join", "rank 0 published an unknown record",
+                  "do all ranks use the same version of HMC?");
+    if ((record->secret == no_secret) == env.secret.empty())
+      throw Error(Code::invalid_config, "join",
+                  fmt::format("HMC_SECRET is set {} rank 0 and {} this rank", env.secret.empty() ? "for" : "not for",
+                              env.secret.empty() ? "not for" : "for"),
+                  "set the same one for every rank, or for none");
+    env.store = store_of(*record, mine);
+    const Secret secret = key_of(Secret::from_hex(env.secret.empty() ? record->secret : env.secret), record->job);
+    return join_tcp(env, std::make_unique<HostedServices>(secret, nullptr), deadline);
+  }
+  const Secret secret = env.secret.empty() ? Secret::random() : Secret::from_hex(env.secret);
+  Record record = own_record(mine, env.secret.empty() ? secret.hex() : std::string(no_secret), member.on_one_node);
+  auto store = std::make_unique<StoreServer>(key_of(secret, record.job), member.size,
+                                             member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{});
+  record.port = store->address().substr(store->address().rfind(':') + 1);
+  exchange.publish(record.text(), deadline);
+  env.store = "127.0.0.1:" + record.port;
+  return join_tcp(env, std::make_unique<HostedServices>(key_of(secret, record.job), std::move(store)), deadline);
+}
+
+std::unique_ptr<Bootstrap> join_at(const std::string& address, const Member& member, base::Env env,
+                                   Deadline deadline) {
+  if (env.secret.empty())
+    throw Error(Code::invalid_config, "join",
+                fmt::format("{} runs ranks on several machines, and HMC_SECRET is not set", member.launcher),
+                "set the same one for every rank: export HMC_SECRET=$(openssl rand -hex 32)");
+  env.rank = member.rank;
+  env.size = member.size;
+  env.launcher = member.launcher;
+  env.store = address;
+  const std::string port = address.substr(address.rfind(':'));
+  const Secret secret = Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(port)});
+  std::unique_ptr<StoreServer> store;
+  if (member.rank == 0) {
+    store = std::make_unique<StoreServer>(secret, member.size, port, StoreServer::Events{});
+    env.store = "127.0.0.1" + port;
+  }
+  return join_tcp(env, std::make_unique<HostedServices>(secret, std::move(store)), deadline);
+}
+
+namespace {
+
+class StoreExchange final : public RecordExchange {
+ public:
+  StoreExchange(const KeyValueStore& store, int rank) : store_(store) {
+    if (!store.compare_set) return;
+    const std::string mine = fmt::format("{}:{}", own_facts(rank).machine, ::getpid());
+    const std::string key = fmt::format("hmc/{}", rank);
+    if (const std::string owner = store.compare_set(key, "", mine); owner != mine)
+      throw Error(Code::invalid_config, "Runtime::init",
+                  fmt::format("another process or Runtime has joined as rank {} over this store", rank),
+                  "is each rank started once? A further Runtime needs a store with another prefix");
+  }
+  void publish(const std::string& record, Deadline /*deadline*/) override { store_.set("hmc/0/record", record); }
+  std::string fetch(Deadline deadline) override { return store_.get("hmc/0/record", deadline.left()); }
+
+ private:
+  const KeyValueStore& store_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> join_over(const KeyValueStore& store, int rank, int size, const base::Env& env) {
+  if (!store.set || !store.get)
+    throw Error(Code::invalid_argument, "Runtime::init", "the key-value store has no set or no get");
+  if (size < 1 || rank < 0 || rank >= size)
+    throw Error(Code::invalid_argument, "Runtime::init", fmt::format("there is no rank {} of {}", rank, size));
+  StoreExchange exchange(store, rank);
+  return join_over(exchange, {rank, size, "a key-value store", false}, env, Deadline::after(env.timeout));
+}
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,14 @@
+// local: launchers that give each rank its number and nothing else, with all ranks on one machine.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bootstrap/launchers/join_over.hpp"
+
+namespace hmc::bootstrap {
+
+/// `job`: equal for the ranks of a job, and different from every other job of this user.
+std::unique_ptr<RecordExchange> make_local(const std::string& job);
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,69 @@
+#include "bootstrap/tcp/local_value.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include <hmc/error.hpp>
+
+#include "bootstrap/tcp/socket.hpp"
+
+namespace hmc::bootstrap {
+
+namespace {
+
+/// An abstract socket's name has at most 107 bytes; a longer one would be cut.
+std::string socket_name(const std::string& name) { return fmt::format("hmc-{}-{}", ::geteuid(), name); }
+
+base::UniqueFd listen_or_throw(const std::string& name) {
+  base::UniqueFd listener = listen_unix(socket_name(name));
+  if (!listener)
+    throw Error(Code::invalid_config, "join", fmt::format("another process serves as rank 0 of the job '{}'", name),
+                "is rank 0 started once? By hand, choose another port for HMC_STORE");
+  return listener;
+}
+
+}  // namespace
+
+LocalValue::LocalValue(const std::string& name, base::Bytes value)
+    : value_(std::move(value)), listener_(listen_or_throw(name)), watcher_("hmc-local", listener_.get(), [this] {
+        bool exhausted = false;
+        const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
+        if (exhausted) (void)::poll(nullptr, 0, 10);
+        if (caller && peer_of(caller.get()).uid == ::geteuid()) (void)send_some(caller.get(), value_, {});
+        return true;
+      }) {}
+
+std::optional<base::Bytes> LocalValue::fetch(const std::string& name, base::Deadline deadline) {
+  do {
+    base::UniqueFd socket;
+    if (connect_unix(socket_name(name), socket) == ConnectResult::connected) {
+      if (peer_of(socket.get()).uid != ::geteuid())
+        throw Error(Code::refused, "join", fmt::format("a process of another user serves the job '{}'", name),
+                    "set HMC_SECRET, the same for every rank, and another port in HMC_STORE");
+      base::Bytes value;
+      std::array<std::byte, longest> part{};
+      std::vector<base::UniqueFd> none;
+      for (;;) {
+        pollfd wait{socket.get(), POLLIN, 0};
+        (void)::poll(&wait, 1, deadline.left_ms());
+        const IoResult got = receive_some(socket.get(), part, none);
+        if (got.io == Io::some) {
+          value.insert(value.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+          if (value.size() <= longest) continue;
+        }
+        if (got.io == Io::would_block && !deadline.expired()) continue;
+        break;
+      }
+      if (!value.empty() && value.size() <= longest) return value;
+    }
+    (void)::poll(nullptr, 0, 2);
+  } while (!deadline.expired());
+  return std::nullopt;
+}
+
+}  // namespace hmc::bootstrap

@@ -1,0 +1,32 @@
+// LocalValue: a value that one process offers to the other processes of its user on this machine.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "bootstrap/tcp/watcher.hpp"
+#include "runtime/base/bytes.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/fd.hpp"
+
+namespace hmc::bootstrap {
+
+/// Sends the value over an abstract Unix socket, until destroyed. Both sides check the peer's uid (SO_PEERCRED), so no
+/// other user can read or forge it, and it isn't stored in a file.
+class LocalValue {
+ public:
+  static constexpr std::size_t longest = 4096;  // always fits into a new socket's buffer
+  /// `name`: equal for all processes of the job. Throws Error{invalid_config} if it is in use.
+  LocalValue(const std::string& name, base::Bytes value);
+
+  /// Waits until another process offers the value. nullopt at the deadline. Throws Error{refused} if that process
+  /// belongs to another user.
+  static std::optional<base::Bytes> fetch(const std::string& name, base::Deadline deadline);
+
+ private:
+  base::Bytes value_;
+  base::UniqueFd listener_;
+  Watcher watcher_;  // last: its thread uses the other members
+};
+
+}  // namespace hmc::bootstrap

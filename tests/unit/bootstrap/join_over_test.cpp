@@ -1,0 +1,119 @@
+// Joining over a key-value store and over a Unix socket. The suite of bootstrap_test.cpp runs over the store too.
+#include "bootstrap/launchers/join_over.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "bootstrap/launchers/pmi1.hpp"
+#include "bootstrap/tcp/local_value.hpp"
+#include "test_job.hpp"
+
+namespace hmc::bootstrap::test {
+namespace {
+
+using testing::HasSubstr;
+
+base::Env with_secret(const std::string& secret, int timeout_ms = 20'000) {
+  base::Env env;
+  env.secret = secret;
+  env.timeout = std::chrono::milliseconds(timeout_ms);
+  return env;
+}
+
+/// Joins as rank 0 of 2 in a thread, and as rank 1 here. Returns the error of rank 1.
+Error error_of_rank_1(const base::Env& zero, const base::Env& one) {
+  MemoryStore memory;
+  const KeyValueStore store = memory.store();
+  std::thread rank_0([&] { EXPECT_EQ(error_of([&] { (void)join_over(store, 0, 2, zero); }).code(), Code::timeout); });
+  const Error error = error_of([&] { (void)join_over(store, 1, 2, one); });
+  rank_0.join();
+  return error;
+}
+
+TEST(JoinOverStore, secret_of_the_user_is_not_published) {
+  const std::string secret = Secret::random().hex();
+  MemoryStore memory;
+  KeyValueStore store = memory.store();
+  std::string published;
+  store.set = [&, set = store.set](const std::string& key, const std::string& value) {
+    published += key + "=" + value;
+    set(key, value);
+  };
+  std::thread rank_1([&] { join_over(store, 1, 2, with_secret(secret))->leave(); });
+  join_over(store, 0, 2, with_secret(secret))->leave();
+  rank_1.join();
+  EXPECT_THAT(published, HasSubstr("hmc"));
+  EXPECT_EQ(published.find(secret), std::string::npos);
+}
+
+TEST(JoinOverStore, ranks_with_and_without_a_secret_are_rejected) {
+  const std::string secret = Secret::random().hex();
+  EXPECT_THAT(error_of_rank_1(with_secret(secret, 500), with_secret("")).what(), HasSubstr("is set for rank 0 and not for this rank"));
+  EXPECT_THAT(error_of_rank_1(with_secret("", 500), with_secret(secret)).what(), HasSubstr("is set not for rank 0 and for this rank"));
+}
+
+TEST(JoinOverStore, rank_that_two_processes_claim_is_rejected_at_once) {
+  MemoryStore memory;
+  const KeyValueStore store = memory.store();
+  EXPECT_EQ(store.compare_set("hmc/1", "", "another process"), "another process");
+  const Error error = error_of([&] { (void)join_over(store, 1, 2, with_secret("")); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+}
+
+TEST(JoinOverStore, invalid_records_are_rejected) {
+  for (const char* const record : {"", "hmc2;a;b;c;d;1", "hmc1;-;0;0;0", "hmc1;-;zz;0;1;1", "hmc1;xy;1;1;1;1;10.0.0.1"}) {
+    MemoryStore memory;
+    const KeyValueStore store = memory.store();
+    store.set("hmc/0/record", record);
+    EXPECT_EQ(error_of([&] { (void)join_over(store, 1, 2, with_secret("")); }).code(), Code::invalid_config) << record;
+  }
+}
+
+TEST(JoinOverStore, missing_rank_0_is_a_timeout) {
+  MemoryStore memory;
+  const KeyValueStore store = memory.store();
+  EXPECT_EQ(error_of([&] { (void)join_over(store, 1, 2, with_secret("", 50)); }).code(), Code::timeout);
+}
+
+TEST(JoinOverStore, missing_rank_is_named) {
+  MemoryStore memory;
+  const KeyValueStore store = memory.store();
+  const Error error = error_of([&] { (void)join_over(store, 0, 2, with_secret("", 300)); });
+  EXPECT_EQ(error.code(), Code::timeout);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1"));
+}
+
+TEST(JoinOverStore, ranks_outside_the_job_and_stores_without_functions_are_rejected) {
+  MemoryStore memory;
+  KeyValueStore store = memory.store();
+  for (const auto& [rank, size] : {std::pair(2, 2), std::pair(-1, 2), std::pair(0, 0)})
+    EXPECT_EQ(error_of([&, r = rank, s = size] { (void)join_over(store, r, s, with_secret("")); }).code(),
+              Code::invalid_argument);
+  store.get = nullptr;
+  EXPECT_EQ(error_of([&] { (void)join_over(store, 0, 1, with_secret("")); }).code(), Code::invalid_argument);
+}
+
+TEST(LocalValue, arrives_whole_while_it_is_offered) {
+  const std::string name = free_address();
+  base::Bytes value(LocalValue::longest);
+  for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<std::byte>(i * 7 + i / 256);
+  EXPECT_FALSE(LocalValue::fetch(name, in_ms(20)).has_value());
+  {
+    const LocalValue offer(name, value);
+    for (int time = 0; time < 3; ++time) EXPECT_EQ(LocalValue::fetch(name, soon()), value);
+    EXPECT_EQ(error_of([&] { const LocalValue second(name, value); }).code(), Code::invalid_config);
+  }
+  EXPECT_FALSE(LocalValue::fetch(name, in_ms(20)).has_value());
+}
+
+TEST(Pmi1, file_descriptor_without_a_process_manager_is_an_error) {
+  const Error error = error_of([] { (void)make_pmi1(-1); });
+  EXPECT_EQ(error.code(), Code::unavailable);
+  EXPECT_THAT(error.what(), HasSubstr("PMI_FD"));
+}
+
+}  // namespace
+}  // namespace hmc::bootstrap::test
