@@ -105,13 +105,13 @@ std::optional<Member> member_of(const base::Env& env, std::string_view rank, std
 }
 
 /// Ranks that know their number and the machine of rank 0. On one machine they find each other by a Unix socket named
-/// after the job; on several, rank 0 listens at `address`.
-Finding by_number(Member member, const std::string& seen, const std::string& job, const std::string& address) {
+/// after the job; on several, rank 0 listens at `host` and `port`.
+Finding by_number(Member member, const std::string& seen, const std::string& job, const std::string& host, int port) {
   std::string how = member.on_one_node ? fmt::format("{}: by a Unix socket, all on this machine", seen)
-                                       : fmt::format("{}: rank 0's store is {}; needs HMC_SECRET", seen, address);
+                                       : fmt::format("{}: rank 0's store is {}:{}; needs HMC_SECRET", seen, host, port);
   const std::string name = member.launcher;
   return available(name, std::move(how), [=](const base::Env& env, Deadline deadline) {
-    if (!member.on_one_node) return join_at(address, member, env, deadline);
+    if (!member.on_one_node) return join_at(host, port, member, env, deadline);
     return join_over(*make_local(job), member, env, deadline);
   });
 }
@@ -136,7 +136,7 @@ Finding torchrun(const base::Env& env) {
   constexpr int offset = 1017;  // a port that isn't MASTER_PORT, nor the MASTER_PORT of the next job
   const int ours = *port + offset <= 65535 ? *port + offset : *port - offset;
   const bool v6 = address.find(':') != std::string::npos;
-  return by_number(*member, seen, job, fmt::format("{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", ours));
+  return by_number(*member, seen, job, v6 ? "[" + address + "]" : address, ours);
 }
 
 Finding pmix(const base::Env& env) {
@@ -146,11 +146,11 @@ Finding pmix(const base::Env& env) {
   if (!size) size = number_of(env, "SLURM_STEP_NUM_TASKS");
   if (size && *size <= 1) return not_a_job("PMIx", seen + ": a job of one rank");
   if (text_of(env, "PMIX_NAMESPACE").empty()) return blocked("PMIx", seen, "PMIX_NAMESPACE is not set");
-  if (const std::string why = why_no_pmix(); !why.empty()) return blocked("PMIx", seen, why);
+  if (const std::string why = why_no_pmix(env); !why.empty()) return blocked("PMIx", seen, why);
   const bool on_one_node = size && number_of(env, "OMPI_COMM_WORLD_LOCAL_SIZE") == size;
   return available("PMIx", seen, [on_one_node](const base::Env& job, Deadline deadline) -> std::unique_ptr<Bootstrap> {
     Member member{0, 1, "PMIx", on_one_node};
-    const auto exchange = make_pmix(member);
+    const auto exchange = make_pmix(job, member);
     return member.size == 1 ? make_alone() : join_over(*exchange, member, job, deadline);
   });
 }
@@ -194,7 +194,7 @@ Finding slurm(const base::Env& env) {
   member->on_one_node = *nodes == 1;
   // Steps of one job that run at the same time have different ports.
   const int port = 20000 + static_cast<int>((static_cast<unsigned>(job) * 37U + static_cast<unsigned>(step)) % 10000U);
-  return by_number(*member, seen, fmt::format("slurm {} {}", job, step), fmt::format("{}:{}", host, port));
+  return by_number(*member, seen, fmt::format("slurm {} {}", job, step), host, port);
 }
 
 /// Innermost launcher first; alone is the last.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -119,8 +120,12 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
   return join_tcp(env, std::make_unique<HostedServices>(key_of(secret, record.job), std::move(store)), deadline);
 }
 
-std::unique_ptr<Bootstrap> join_at(const std::string& address, const Member& member, base::Env env,
+std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Member& member, base::Env env,
                                    Deadline deadline) {
+  // Counts this process's jobs: equal on all ranks, because joining is collective. Each has a port of its own, because a
+  // rank may join the next job before rank 0 has left the last. Relaxed: orders no other data.
+  static std::atomic<int> jobs{0};
+  const std::string number = fmt::format("{}", port + jobs.fetch_add(1, std::memory_order_relaxed));
   if (env.secret.empty())
     throw Error(Code::invalid_config, "join",
                 fmt::format("{} runs ranks on several machines, and HMC_SECRET is not set", member.launcher),
@@ -128,13 +133,12 @@ std::unique_ptr<Bootstrap> join_at(const std::string& address, const Member& mem
   env.rank = member.rank;
   env.size = member.size;
   env.launcher = member.launcher;
-  env.store = address;
-  const std::string port = address.substr(address.rfind(':'));
-  const Secret secret = Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(port)});
+  env.store = fmt::format("{}:{}", host, number);
+  const Secret secret = Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(number)});
   std::unique_ptr<StoreServer> store;
   if (member.rank == 0) {
-    store = std::make_unique<StoreServer>(secret, member.size, port, StoreServer::Events{});
-    env.store = "127.0.0.1" + port;
+    store = std::make_unique<StoreServer>(secret, member.size, ":" + number, StoreServer::Events{});
+    env.store = "127.0.0.1:" + number;
   }
   return join_tcp(env, std::make_unique<HostedServices>(secret, std::move(store)), deadline);
 }

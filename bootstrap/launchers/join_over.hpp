@@ -36,8 +36,9 @@ struct Member {
 std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& member, base::Env env,
                                      base::Deadline deadline);
 
-/// Rank 0 runs the store at `address` (host:port), which all ranks know. Needs HMC_SECRET. Throws Error.
-std::unique_ptr<Bootstrap> join_at(const std::string& address, const Member& member, base::Env env,
+/// Rank 0 runs the store, and all ranks know its host and port. The process's next jobs use the next ports. Needs
+/// HMC_SECRET. Throws Error.
+std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Member& member, base::Env env,
                                    base::Deadline deadline);
 
 /// Runtime::init(store, rank, size).

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "runtime/base/fork.hpp"
 
@@ -22,22 +23,32 @@ namespace {
   X(PMIx_Init) X(PMIx_Finalize) X(PMIx_Put) X(PMIx_Commit) X(PMIx_Fence) X(PMIx_Get) X(PMIx_Error_string)
 // clang-format on
 
-/// libpmix.so.2, opened at the first use and not linked: only jobs of such a launcher need it.
+/// libpmix.so.2, opened at the first use and not linked: only jobs of such a launcher need it. Open MPI 5 names its own
+/// library in two variables; its server prints errors if an older library connects.
 struct Library {
   std::string why_not;
 #define HMC_PMIX_POINTER(name) decltype(&::name) name = nullptr;
   HMC_PMIX_FUNCTIONS(HMC_PMIX_POINTER)
 #undef HMC_PMIX_POINTER
 
-  static const Library& get() {
-    static const Library library;
+  static const Library& get(const base::Env& env) {
+    static const Library library(env);
     return library;
   }
 
  private:
-  Library() {
-    // It must stay loaded, because it has a thread.
-    void* const file = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  explicit Library(const base::Env& env) {
+    const auto in_folder = [&](std::string_view variable, const char* rest) -> void* {
+      const auto found = env.foreign.find(variable);
+      // It must stay loaded, because it has a thread.
+      return found == env.foreign.end()
+                 ? nullptr
+                 : ::dlopen((found->second + rest).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    };
+    void* file = in_folder("OMPI_LIBDIR_LOC", "/openmpi/libpmix.so.2");
+    if (file == nullptr) file = in_folder("OMPI_LIBDIR_LOC", "/libpmix.so.2");
+    if (file == nullptr) file = in_folder("PMIX_PREFIX", "/lib/libpmix.so.2");
+    if (file == nullptr) file = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (file == nullptr) {
       why_not = fmt::format("can't load libpmix: {}", ::dlerror());
       return;
@@ -53,7 +64,7 @@ struct Library {
 /// This process's connection to the server. PMIx counts its users in a process, so a program may also use MPI.
 class PmixClient {
  public:
-  PmixClient() : library_(Library::get()), process_(base::this_process()) {
+  explicit PmixClient(const base::Env& env) : library_(Library::get(env)), process_(base::this_process()) {
     require(library_.PMIx_Init(&self_, nullptr, 0), "PMIx_Init");
   }
   ~PmixClient() {
@@ -136,10 +147,10 @@ class PmixExchange final : public RecordExchange {
 
 }  // namespace
 
-std::string why_no_pmix() { return Library::get().why_not; }
+std::string why_no_pmix(const base::Env& env) { return Library::get(env).why_not; }
 
-std::unique_ptr<RecordExchange> make_pmix(Member& member) {
-  static PmixClient client;
+std::unique_ptr<RecordExchange> make_pmix(const base::Env& env, Member& member) {
+  static PmixClient client(env);
   member.rank = client.rank();
   member.size = client.job_size();
   return std::make_unique<PmixExchange>(client);
@@ -151,9 +162,9 @@ std::unique_ptr<RecordExchange> make_pmix(Member& member) {
 
 namespace hmc::bootstrap {
 
-std::string why_no_pmix() { return "this build has no PMIx (libpmix-dev was missing)"; }
-std::unique_ptr<RecordExchange> make_pmix(Member& /*member*/) {
-  throw Error(Code::unavailable, "join", why_no_pmix());
+std::string why_no_pmix(const base::Env& /*env*/) { return "this build has no PMIx (libpmix-dev was missing)"; }
+std::unique_ptr<RecordExchange> make_pmix(const base::Env& env, Member& /*member*/) {
+  throw Error(Code::unavailable, "join", why_no_pmix(env));
 }
 
 }  // namespace hmc::bootstrap

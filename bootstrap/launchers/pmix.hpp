@@ -9,9 +9,9 @@
 namespace hmc::bootstrap {
 
 /// Empty if this build and machine can use PMIx, else the reason.
-std::string why_no_pmix();
+std::string why_no_pmix(const base::Env& env);
 
 /// Connects to the launcher's server. Sets rank and size of `member`. Throws Error.
-std::unique_ptr<RecordExchange> make_pmix(Member& member);
+std::unique_ptr<RecordExchange> make_pmix(const base::Env& env, Member& member);
 
 }  // namespace hmc::bootstrap
