@@ -147,9 +147,9 @@ hmc::KeyValueStore store_of(const hmc_store& from) {
   if (from.compare_set == nullptr) return store;
   store.compare_set = [from](const std::string& key, const std::string& expected, const std::string& desired) {
     std::array<char, longest> value{};
-    require_success(from.compare_set(from.context, key.c_str(), expected.c_str(), desired.c_str(), value.data(),
-                                     value.size() - 1),
-                    "compare_set");
+    require_success(
+        from.compare_set(from.context, key.c_str(), expected.c_str(), desired.c_str(), value.data(), value.size() - 1),
+        "compare_set");
     return std::string(value.data());
   };
   return store;

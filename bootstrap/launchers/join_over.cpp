@@ -25,7 +25,8 @@ using base::Deadline;
 namespace {
 
 constexpr std::string_view version = "hmc1";
-constexpr std::string_view no_secret = "-";  // every rank has HMC_SECRET
+constexpr std::string_view no_secret = "-";         // every rank has HMC_SECRET
+constexpr std::string_view failed = "hmc1;failed";  // rank 0 has no record
 
 /// "hmc1;secret;job;machine;network;port;address;address". `machine` and `network` as in RankFacts.
 struct Record {
@@ -90,14 +91,15 @@ std::string store_of(const Record& record, const RankFacts& mine) {
 
 }  // namespace
 
-std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& member, base::Env env,
-                                     Deadline deadline) {
+std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& member, base::Env env, Deadline deadline) {
   env.rank = member.rank;
   env.size = member.size;
   env.launcher = member.launcher;
   const RankFacts mine = own_facts(member.rank);
   if (member.rank > 0) {
-    const auto record = Record::parse(exchange.fetch(deadline));
+    const std::string text = exchange.fetch(deadline);
+    if (text == failed) throw Error(Code::unavailable, "join", "rank 0 can't start the job; see its error");
+    const auto record = Record::parse(text);
     if (!record)
       throw Error(Code::invalid_config, "join", "rank 0 published an unknown record",
                   "do all ranks use the same version of HMC?");
@@ -110,11 +112,19 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
     const Secret secret = key_of(Secret::from_hex(env.secret.empty() ? record->secret : env.secret), record->job);
     return join_tcp(env, std::make_unique<HostedServices>(secret, nullptr), deadline);
   }
-  const Secret secret = env.secret.empty() ? Secret::random() : Secret::from_hex(env.secret);
-  Record record = own_record(mine, env.secret.empty() ? secret.hex() : std::string(no_secret), member.on_one_node);
-  auto store = std::make_unique<StoreServer>(key_of(secret, record.job), member.size,
-                                             member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{});
-  record.port = store->address().substr(store->address().rfind(':') + 1);
+  Secret secret;
+  Record record;
+  std::unique_ptr<StoreServer> store;
+  try {
+    secret = env.secret.empty() ? Secret::random() : Secret::from_hex(env.secret);
+    record = own_record(mine, env.secret.empty() ? secret.hex() : std::string(no_secret), member.on_one_node);
+    store = std::make_unique<StoreServer>(key_of(secret, record.job), member.size,
+                                          member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{});
+    record.port = store->address().substr(store->address().rfind(':') + 1);
+  } catch (...) {
+    exchange.publish(std::string(failed), deadline);  // so that the other ranks don't wait
+    throw;
+  }
   exchange.publish(record.text(), deadline);
   env.store = "127.0.0.1:" + record.port;
   return join_tcp(env, std::make_unique<HostedServices>(key_of(secret, record.job), std::move(store)), deadline);
@@ -122,8 +132,8 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
 
 std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Member& member, base::Env env,
                                    Deadline deadline) {
-  // Counts this process's jobs: equal on all ranks, because joining is collective. Each has a port of its own, because a
-  // rank may join the next job before rank 0 has left the last. Relaxed: orders no other data.
+  // Counts this process's jobs: equal on all ranks, because joining is collective. Each has a port of its own, because
+  // a rank may join the next job before rank 0 has left the last. Relaxed: orders no other data.
   static std::atomic<int> jobs{0};
   const std::string number = fmt::format("{}", port + jobs.fetch_add(1, std::memory_order_relaxed));
   if (env.secret.empty())

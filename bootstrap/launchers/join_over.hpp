@@ -21,7 +21,7 @@ class RecordExchange {
   RecordExchange& operator=(const RecordExchange&) = delete;
   virtual ~RecordExchange() = default;
   virtual void publish(const std::string& record, base::Deadline deadline) = 0;  ///< rank 0; no spaces
-  virtual std::string fetch(base::Deadline deadline) = 0;                         ///< the other ranks
+  virtual std::string fetch(base::Deadline deadline) = 0;                        ///< the other ranks
 };
 
 struct Member {

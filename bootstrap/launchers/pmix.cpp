@@ -53,8 +53,8 @@ struct Library {
       why_not = fmt::format("can't load libpmix: {}", ::dlerror());
       return;
     }
-#define HMC_PMIX_RESOLVE(name)                                                   \
-  this->name = reinterpret_cast<decltype(this->name)>(::dlsym(file, #name));     \
+#define HMC_PMIX_RESOLVE(name)                                               \
+  this->name = reinterpret_cast<decltype(this->name)>(::dlsym(file, #name)); \
   if (this->name == nullptr) why_not = "libpmix.so.2 has no " #name;
     HMC_PMIX_FUNCTIONS(HMC_PMIX_RESOLVE)
 #undef HMC_PMIX_RESOLVE

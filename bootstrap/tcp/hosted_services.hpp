@@ -19,8 +19,8 @@ namespace hmc::bootstrap {
 /// the node's abort word.
 class HostedServices {
  public:
-  /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE and
-  /// generates a secret if HMC_SECRET isn't set. Throws Error.
+  /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE
+  /// and generates a secret if HMC_SECRET isn't set. Throws Error.
   HostedServices(const base::Env& env, base::Deadline deadline);
   /// `store`: rank 0's; null on other ranks.
   HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store);

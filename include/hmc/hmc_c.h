@@ -192,7 +192,8 @@ typedef struct hmc_store {
   void* context; /* passed to the functions */
   int (*set)(void* context, const char* key, const char* value);
   int (*get)(void* context, const char* key, int64_t timeout_ns, char* value, size_t capacity); /* waits for the key */
-  /* Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. `value`: afterwards. */
+  /* Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. `value`: afterwards.
+   */
   int (*compare_set)(void* context, const char* key, const char* expected, const char* desired, char* value,
                      size_t capacity);
 } hmc_store;
@@ -212,7 +213,8 @@ HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
 /* The value of HMC_JOB_TIMEOUT. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
-/* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL runtime. */
+/* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL
+ * runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);

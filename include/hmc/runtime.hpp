@@ -60,8 +60,8 @@ class HMC_API Runtime {
   /// Detects the launcher and joins its job. Without a launcher this process is rank 0 of 1. Throws Error if the
   /// environment shows a job of several ranks that this process can't join.
   static Runtime init();
-  /// Collective over `size` ranks, each started in any way. They find each other through the store. One store serves one
-  /// Runtime per rank; use a prefix for each further Runtime.
+  /// Collective over `size` ranks, each started in any way. They find each other through the store. One store serves
+  /// one Runtime per rank; use a prefix for each further Runtime.
   static Runtime init(const KeyValueStore& store, int rank, int size);
 
   Runtime(Runtime&&) noexcept;
@@ -79,8 +79,9 @@ class HMC_API Runtime {
   int node_count() const noexcept;
   Team& world();  ///< the team of all ranks
 
-  Path path(int rank) const;     ///< the wire to a rank, and the reason for it
-  std::string launcher() const;  ///< the launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "PMI-1", "torchrun", "Slurm", ... or "alone"
+  Path path(int rank) const;  ///< the wire to a rank, and the reason for it
+  std::string launcher()
+      const;  ///< the launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "PMI-1", "torchrun", "Slurm", ... or "alone"
   Counters counters() const;
   Timeout timeout() const noexcept;  ///< the value of job_timeout
 

@@ -65,12 +65,31 @@ constexpr auto table = std::to_array<EnvVar>({
 });
 
 constexpr auto foreign_table = std::to_array<std::string_view>({
-    "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",                                                                           // torchrun
-    "PMIX_RANK", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_LIBDIR_LOC", "PMIX_PREFIX",  // PMIx
-    "PMI_RANK", "PMI_SIZE", "PMI_FD", "MPI_LOCALNRANKS",                                                     // PMI-1
-    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NODELIST",
-    "SLURM_STEP_ID", "SLURM_JOB_ID",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",  // torchrun
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "OMPI_LIBDIR_LOC",
+    "PMIX_PREFIX",  // PMIx
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_FD",
+    "MPI_LOCALNRANKS",  // PMI-1
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_STEP_NODELIST",
+    "SLURM_STEP_ID",
+    "SLURM_JOB_ID",
 });
 
 [[noreturn]] void refuse(std::string_view name, const std::string& value) {

@@ -90,7 +90,7 @@ shift
 exec ip netns exec "\$host" sh -c "\$*"
 EOF
   chmod +x "$place/agent"
-  hydra=(mpiexec.hydra -launcher ssh -launcher-exec "$place/agent" -hosts 10.78.5.1,10.78.5.2 -iface net0 -ppn 2 -n 4)
+  hydra=(mpiexec.hydra -launcher ssh -launcher-exec "$place/agent" -hosts "10.78.5.1,10.78.5.2" -iface net0 -ppn 2 -n 4)
   echo "== hydra on two hosts: the first address that connects is used"
   on a "${hydra[@]}" "$app" 4 | grep -x 'rank 0 of 4 by PMI-1'
   echo "== HMC_NET selects the network"

@@ -1,6 +1,7 @@
 // launched_app: ranks that any launcher may have started.
 //
-//   launched_app [SIZE]    joins (twice if the launcher allows it), exchanges data, and prints "rank R of N by LAUNCHER" from rank 0. SIZE: the
+//   launched_app [SIZE]    joins (twice if the launcher allows it), exchanges data, and prints "rank R of N by
+//   LAUNCHER" from rank 0. SIZE: the
 //                          number of ranks that must have joined.
 //   launched_app SIZE die  the last rank is killed after the first exchange; the others print "peer R failed"
 

@@ -73,8 +73,9 @@ TEST(Detect, jobs_of_other_launchers_are_available) {
   Variables local = torch;
   local["LOCAL_WORLD_SIZE"] = "4";
   EXPECT_THAT(candidate(local, "torchrun").why, HasSubstr("Unix socket"));
-  const Variables step{{"SLURM_PROCID", "3"},         {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NUM_NODES", "3"},
-                       {"SLURM_STEP_NODELIST", "n[07-09,12],m"}, {"SLURM_JOB_ID", "5"},         {"SLURM_STEP_ID", "2"}};
+  const Variables step{{"SLURM_PROCID", "3"},         {"SLURM_STEP_NUM_TASKS", "8"},
+                       {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_STEP_NODELIST", "n[07-09,12],m"},
+                       {"SLURM_JOB_ID", "5"},         {"SLURM_STEP_ID", "2"}};
   EXPECT_THAT(candidate(step, "Slurm").why, HasSubstr("n07:20187"));
   Variables one_node = step;
   one_node["SLURM_STEP_NUM_NODES"] = "1";

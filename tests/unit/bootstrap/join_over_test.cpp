@@ -50,8 +50,10 @@ TEST(JoinOverStore, secret_of_the_user_is_not_published) {
 
 TEST(JoinOverStore, ranks_with_and_without_a_secret_are_rejected) {
   const std::string secret = Secret::random().hex();
-  EXPECT_THAT(error_of_rank_1(with_secret(secret, 500), with_secret("")).what(), HasSubstr("is set for rank 0 and not for this rank"));
-  EXPECT_THAT(error_of_rank_1(with_secret("", 500), with_secret(secret)).what(), HasSubstr("is set not for rank 0 and for this rank"));
+  EXPECT_THAT(error_of_rank_1(with_secret(secret, 500), with_secret("")).what(),
+              HasSubstr("is set for rank 0 and not for this rank"));
+  EXPECT_THAT(error_of_rank_1(with_secret("", 500), with_secret(secret)).what(),
+              HasSubstr("is set not for rank 0 and for this rank"));
 }
 
 TEST(JoinOverStore, rank_that_two_processes_claim_is_rejected_at_once) {
@@ -64,12 +66,22 @@ TEST(JoinOverStore, rank_that_two_processes_claim_is_rejected_at_once) {
 }
 
 TEST(JoinOverStore, invalid_records_are_rejected) {
-  for (const char* const record : {"", "hmc2;a;b;c;d;1", "hmc1;-;0;0;0", "hmc1;-;zz;0;1;1", "hmc1;xy;1;1;1;1;10.0.0.1"}) {
+  for (const char* const record :
+       {"", "hmc2;a;b;c;d;1", "hmc1;-;0;0;0", "hmc1;-;zz;0;1;1", "hmc1;xy;1;1;1;1;10.0.0.1"}) {
     MemoryStore memory;
     const KeyValueStore store = memory.store();
     store.set("hmc/0/record", record);
     EXPECT_EQ(error_of([&] { (void)join_over(store, 1, 2, with_secret("")); }).code(), Code::invalid_config) << record;
   }
+}
+
+TEST(JoinOverStore, failure_of_rank_0_ends_the_others_at_once) {
+  MemoryStore memory;
+  const KeyValueStore store = memory.store();
+  EXPECT_EQ(error_of([&] { (void)join_over(store, 0, 2, with_secret("no hex")); }).code(), Code::invalid_config);
+  const Error error = error_of([&] { (void)join_over(store, 1, 2, with_secret("")); });
+  EXPECT_EQ(error.code(), Code::unavailable);
+  EXPECT_THAT(error.what(), HasSubstr("rank 0"));
 }
 
 TEST(JoinOverStore, missing_rank_0_is_a_timeout) {
