@@ -1,5 +1,7 @@
 // AmWire's progress: the link's callbacks, progress by the owner and by the progress thread, and the sleep of that
 // thread.
+#include <array>
+#include <cstdio>
 #include <utility>
 
 #include "runtime/progress/nudge.hpp"
@@ -24,6 +26,18 @@ void AmWire::sent(Sending& record, base::Status status) noexcept {
 void AmWire::lost(int rank, const char* why, int error) noexcept {
   ++news_;
   peers_.lost(rank, why, error);
+  if (!options_.fails_job || lost_rank() >= 0) return;
+  lost_rank_.store(rank, std::memory_order_relaxed);
+  if (thread_) thread_->wake();
+}
+
+void AmWire::report_lost() noexcept {
+  const base::NodePage& page = options_.waiter->page();
+  if (all_left_.load(std::memory_order_relaxed) || !page.aborted().ok()) return;
+  // Not fmt::format, which allocates.
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), "rank %d lost its connection to rank %d", options_.rank, lost_rank());
+  page.raise_abort(Code::peer_failed, lost_rank(), text.data());
 }
 void AmWire::stranger() noexcept { target_.refuse_stranger(); }
 bool AmWire::knows(const Message& message) const noexcept { return target_.knows(message); }

@@ -57,6 +57,7 @@ Options options_of(const WireContext& context) {
   options.rank = context.rank;
   options.size = context.size;
   options.waiter = context.waiter;
+  options.fails_job = context.waiter != nullptr;
   if (context.log != nullptr) options.log = *context.log;
   options.tls = context.tls;
   return options;
@@ -78,7 +79,7 @@ AmWire::~AmWire() {
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
   // Must precede the destruction of the records that the link reads and of the objects that it calls.
-  link_->leave(all_left_);
+  link_->leave(all_left_.load(std::memory_order_relaxed));
 }
 
 base::Bytes AmWire::address() {

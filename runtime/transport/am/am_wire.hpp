@@ -28,6 +28,8 @@ struct Options {
   int size = 1;
   /// The progress thread wakes the owner through it; null: the owner never sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
+  /// A connection that is lost while no rank fails ends the job, through the page of `waiter` (ProgressThread).
+  bool fails_job = false;
   base::Log log{};
   std::optional<base::TlsKey> tls;  ///< encrypts messages; only for tcp
 };
@@ -86,7 +88,9 @@ class AmWire final : public OpenWire, private LinkUser {
     return {};
   }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
-  void all_left() noexcept override { all_left_ = true; }
+  void all_left() noexcept override {
+    all_left_.store(true, std::memory_order_relaxed);  // relaxed: orders no other data
+  }
 
   // ---- state, for tests
   const ByteLink& link() const noexcept { return *link_; }
@@ -110,6 +114,10 @@ class AmWire final : public OpenWire, private LinkUser {
   bool arm() noexcept;
   void awake() noexcept;
   int serve() noexcept;
+  /// The rank of the first lost connection of a job; -1: none.
+  int lost_rank() const noexcept { return lost_rank_.load(std::memory_order_relaxed); }
+  /// Aborts the job, unless it has failed or ended.
+  void report_lost() noexcept;
 
  private:
   class Channel;
@@ -164,7 +172,9 @@ class AmWire final : public OpenWire, private LinkUser {
   int came_while_arming_ = 0;
   // Counts events that a rank may wait for: complete messages received, messages sent. Parts of a message don't count.
   std::uint64_t news_ = 0;
-  bool all_left_ = false;
+  std::atomic<bool> all_left_{false};
+  // Relaxed: a number that the progress thread looks at; it publishes no data.
+  std::atomic<int> lost_rank_{-1};
   std::optional<ProgressThread> thread_;
 };
 

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "runtime/base/node_page.hpp"
+#include "runtime/base/wait.hpp"
 #include "runtime/transport/am/am_wire.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
@@ -21,14 +23,17 @@ constexpr std::size_t memory_bytes = 2 * chunk + 4096;
 
 /// One of two ranks, both in this thread.
 struct Side {
-  explicit Side(int rank) : rank(rank) {
+  /// `waiter`: the rank is one of a job with a node page.
+  explicit Side(int rank, const base::Waiter* waiter = nullptr) : rank(rank) {
     am::Options options;
+    options.waiter = waiter;
+    options.fails_job = waiter != nullptr;
     options.rank = rank;
     options.size = 2;
     options.log = base::Log(static_cast<base::LogLevel>(-1));
     wire = make_tcp_wire(options);
   }
-  void meet(base::Bytes address, const base::Bytes& key) {
+  void connect_to(base::Bytes address, const base::Bytes& key) {
     const int peer = 1 - rank;
     std::vector<base::Bytes> addresses(2), keys(2);
     addresses[static_cast<std::size_t>(rank)] = wire->address();
@@ -69,18 +74,18 @@ struct Side {
 
 class TcpWire : public ::testing::Test {
  protected:
-  void meet() {
+  void connect() {
     const base::Bytes key0 = zero_->register_region(), key1 = one_->register_region();
     const base::Bytes address0 = zero_->wire->address(), address1 = one_->wire->address();
-    zero_->meet(address1, key1);
-    one_->meet(address0, key0);
+    zero_->connect_to(address1, key1);
+    one_->connect_to(address0, key0);
   }
   std::unique_ptr<Side> zero_ = std::make_unique<Side>(0);
   std::unique_ptr<Side> one_ = std::make_unique<Side>(1);
 };
 
 TEST_F(TcpWire, puts_and_gets_around_thresholds_are_correct) {
-  meet();
+  connect();
   std::size_t seed = 0;
   for (const std::size_t bytes : {std::size_t{1}, std::size_t{1024}, std::size_t{1025}, most_gathered - 1,
                                   most_gathered, most_gathered + 1, chunk - 1, chunk, chunk + 1, 2 * chunk + 1}) {
@@ -102,8 +107,41 @@ TEST_F(TcpWire, puts_and_gets_around_thresholds_are_correct) {
   }
 }
 
+TEST_F(TcpWire, lost_connection_ends_the_wait_of_a_rank_without_a_transfer) {
+  const base::NodePage page = base::NodePage::create(2);
+  const base::Waiter waiter(page, 0, false);
+  zero_ = std::make_unique<Side>(0, &waiter);
+  connect();
+  std::vector<std::byte> got(64);
+  ASSERT_TRUE(zero_->get(0, got).ok());
+  one_->channel.reset();
+  one_->wire.reset();
+  const auto limit = base::Deadline::after(std::chrono::seconds(60));
+  while (page.aborted().ok() && !limit.expired()) zero_->wire->progress();
+  EXPECT_EQ(page.aborted().code, Code::peer_failed);
+  EXPECT_EQ(page.aborted().peer, 1);
+  EXPECT_EQ(page.abort_text(), "rank 0 lost its connection to rank 1");
+}
+
+TEST_F(TcpWire, lost_connection_after_the_end_of_the_job_fails_nothing) {
+  const base::NodePage page = base::NodePage::create(2);
+  const base::Waiter waiter(page, 0, false);
+  zero_ = std::make_unique<Side>(0, &waiter);
+  connect();
+  std::vector<std::byte> got(64);
+  ASSERT_TRUE(zero_->get(0, got).ok());
+  zero_->wire->all_left();
+  one_->channel.reset();
+  one_->wire.reset();
+  const auto limit = base::Deadline::after(std::chrono::seconds(60));
+  while (zero_->wire->lost_rank() < 0 && !limit.expired()) zero_->wire->progress();
+  EXPECT_EQ(zero_->wire->lost_rank(), 1);
+  zero_->wire->report_lost();
+  EXPECT_TRUE(page.aborted().ok());
+}
+
 TEST_F(TcpWire, closed_peer_fails_its_transfers) {
-  meet();
+  connect();
   std::vector<std::byte> got(64);
   ASSERT_TRUE(zero_->get(0, got).ok());
   one_->channel.reset();
@@ -117,7 +155,7 @@ TEST_F(TcpWire, closed_peer_fails_its_transfers) {
 TEST_F(TcpWire, refused_connection_reports_the_cause_within_seconds) {
   const base::Bytes key = one_->register_region(), address = one_->wire->address();
   one_->wire.reset();
-  zero_->meet(address, key);
+  zero_->connect_to(address, key);
   const auto start = base::Clock::now();
   std::vector<std::byte> got(64);
   const base::Status status = zero_->get(0, got);
@@ -141,7 +179,7 @@ class TcpWireTarget : public TcpWire {
     secret_ = in.number<std::uint64_t>();
     (void)in.number<std::uint32_t>();  // the origin: own_rank
     raw_.connect(decode(in.raw(in.left()))->port);
-    zero_->meet(one_->wire->address(), one_->register_region());
+    zero_->connect_to(one_->wire->address(), one_->register_region());
   }
   Message message(MessageKind kind, std::uint64_t bytes) {
     Message message;
