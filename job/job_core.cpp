@@ -203,6 +203,10 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   }
   const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+  fabric->waiter.report_after(env.report,
+                              [fabric = fabric.get()](const base::WaitNote& note, std::chrono::nanoseconds waited) {
+                                fabric->log.warn("{}", rma::text_of_long_wait(*fabric, note, waited));
+                              });
   fabric->background.allow(env.progress != "caller");
 
   base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);

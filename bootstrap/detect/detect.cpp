@@ -225,7 +225,7 @@ std::unique_ptr<Bootstrap> detect(const base::Env& env) {
                   "start it with `hmcrun -np N ./app`, or set HMC_RANK, HMC_SIZE and HMC_STORE for every rank; "
                   "HMC_RANK=0 HMC_SIZE=1 runs it alone");
     }
-    if (each.join) return each.join(env, Deadline::after(env.timeout));
+    if (each.join) return each.join(env, Deadline::after(env.timeout_or(base::Env::start_timeout)));
   }
   return make_alone();
 }

@@ -181,7 +181,8 @@ std::unique_ptr<Bootstrap> join_over(const KeyValueStore& store, int rank, int s
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(Code::invalid_argument, "Runtime::init", fmt::format("there is no rank {} of {}", rank, size));
   StoreExchange exchange(store, rank);
-  return join_over(exchange, {rank, size, "a key-value store", false}, env, Deadline::after(env.timeout));
+  return join_over(exchange, {rank, size, "a key-value store", false}, env,
+                   Deadline::after(env.timeout_or(base::Env::start_timeout)));
 }
 
 }  // namespace hmc::bootstrap

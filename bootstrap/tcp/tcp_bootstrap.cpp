@@ -18,6 +18,7 @@
 #include "bootstrap/tcp/hosted_services.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/limits.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
 
@@ -103,6 +104,8 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
 
   std::string launcher_;  // empty: by hand
   std::chrono::nanoseconds timeout_;
+  std::chrono::nanoseconds report_;
+  const base::Log log_;
   const std::unique_ptr<HostedServices> services_;
   RankFacts mine_;
   int job_size_;
@@ -134,6 +137,8 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
 TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline)
     : launcher_(env.launcher),
       timeout_(env.timeout),
+      report_(env.report),
+      log_(env.log, env.rank.value_or(-1)),
       services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
@@ -328,11 +333,18 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
   // The page's abort word may be set before the agent's message arrives, or without one. Rarely in long waits: else
   // the waits of thousands of ranks on one machine fill its cores.
   constexpr int longest_look_ms = 640;
+  std::int64_t interval = report_.count(), next_report = base::now_ns() + interval;
   for (int look_again_ms = 20;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
     read_messages();
     if (ready()) return true;
     throw_if_over(operation);
     if (deadline.expired()) return false;
+    if (base::now_ns() >= next_report) {
+      if (page_.segment() && page_.claim_report(base::now_ns(), interval))
+        log_.warn("{} has waited for {:.3g} s for other ranks", operation, static_cast<double>(interval) * 1e-9);
+      next_report += interval;
+      interval *= 2;
+    }
     sleep_on_socket(std::min(deadline.left_ms(), look_again_ms));
   }
 }

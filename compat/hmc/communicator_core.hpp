@@ -19,7 +19,10 @@ namespace hmc {
 struct Communicator::Core {
   /// `env`: the defaults if the environment is invalid; then open() reports that.
   Core(std::shared_ptr<ConnBuffer> its_buffer, std::size_t its_channels, const base::Env& env)
-      : buffer(std::move(its_buffer)), channels(its_channels), log(env.log), timeout(env.timeout) {}
+      : buffer(std::move(its_buffer)),
+        channels(its_channels),
+        log(env.log),
+        timeout(env.timeout_or(compat::default_timeout)) {}
 
   struct Plane {
     Plane(std::shared_ptr<ConnBuffer> of, const std::vector<std::string>& wires, std::size_t channels,

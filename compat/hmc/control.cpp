@@ -447,7 +447,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
 
 void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port,
                                const std::string& mine) {
-  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout));
+  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   const bool near = transport_ != CtrlTransport::tcp && is_own(ip);
   if (!near && transport_ == CtrlTransport::uds)
     throw Error(Code::unavailable, "control", fmt::format("{} isn't an address of this machine", ip),
@@ -483,7 +483,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
 void ControlPlane::connect_file(const std::string& name, const std::string& path, const std::string& mine) {
   if (transport_ == CtrlTransport::tcp)
     throw Error(Code::unavailable, "control", "CTRL_TRANSPORT=tcp excludes Unix sockets", "connect by TCP");
-  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(env_.timeout, connect_timeout));
+  const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   base::UniqueFd socket = SocketFile::connect(path);
   while (!socket && !limit.expired()) {
     (void)::poll(nullptr, 0, 5);
@@ -501,7 +501,7 @@ std::shared_ptr<ControlLink> ControlPlane::find(const std::string& name, bool wa
   };
   if (wait) {
     const auto ready = [&] { return found() != nullptr || !listens_; };
-    (void)changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(env_.timeout, std::chrono::hours(24)), ready);
+    (void)changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(timeout(), std::chrono::hours(24)), ready);
   }
   return found();
 }

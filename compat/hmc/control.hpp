@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -16,6 +17,9 @@
 #include "runtime/base/log.hpp"
 
 namespace hmc::compat {
+
+/// Of calls without a timeout, unless HMC_TIMEOUT_S is set.
+inline constexpr std::chrono::seconds default_timeout{300};
 
 /// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
 enum class ControlType : std::uint16_t { introduction = 64, answer, message };
@@ -104,7 +108,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   std::shared_ptr<ControlLink> find(const std::string& name, bool wait);
   void close(const std::string& name);
   void close_all();
-  base::Deadline deadline() const { return base::Deadline::after(env_.timeout); }
+  std::chrono::nanoseconds timeout() const { return env_.timeout_or(default_timeout); }
+  base::Deadline deadline() const { return base::Deadline::after(timeout()); }
   const base::Log& log() const noexcept { return log_; }
   const Access& access() const noexcept { return access_; }
 

@@ -25,7 +25,7 @@ enum class ConnType { RDMA, UCX };
 /// any user. ConnType::RDMA is served by UCX or TCP, and the reason is logged once.
 ///
 /// Ranges are checked: ERROR if one exceeds either buffer. A peer that dies or disconnects: ERROR. UNSUPPORT: no wire
-/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S with TIMEOUT. No function
+/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S (300) with TIMEOUT. No function
 /// throws, raises a signal or ends the process. Threads: any; two calls of send (recv, sendDataTo, recvDataFrom) for
 /// one peer take their turn.
 class HMC_API Communicator {

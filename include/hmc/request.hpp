@@ -19,7 +19,8 @@ namespace rma {
 class WindowCore;
 }
 
-/// The timeout of a wait. The default, `job_timeout`, means the runtime's deadline (HMC_TIMEOUT_S).
+/// The timeout of a wait. The default, `job_timeout`, is HMC_TIMEOUT_S. If that isn't set, a wait has no
+/// limit; after HMC_REPORT_S (60) seconds a warning names the missing ranks.
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 

@@ -35,7 +35,10 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_TCP_CONGESTION", "auto, system", "auto",
      "auto: reno instead of bbr on loopback and within one IP network; system: the system's default"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "the log level on stderr"},
-    {"HMC_TIMEOUT_S", "seconds > 0", "300", "the timeout of every wait without an explicit timeout"},
+    {"HMC_TIMEOUT_S", "seconds > 0", "none; 60 for Runtime::init",
+     "the timeout of every wait without an explicit timeout"},
+    {"HMC_REPORT_S", "seconds > 0", "60",
+     "a wait of this time, and twice, four times, ..., is reported with the missing ranks"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
     {"HMC_COLL_FILE", "a file", "", "JSON rules for the choice of algorithms; see docs/selection.md"},
     {"HMC_COLL_PRIVATE", "auto, allow, read, staged", "auto",
@@ -237,6 +240,7 @@ Env Env::from(Lookup lookup) {
   env.keeps_tcp_congestion = read_word(lookup, "HMC_TCP_CONGESTION", {"auto", "system"}) == "system";
   env.log = read_level(lookup);
   env.timeout = read_seconds(lookup, "HMC_TIMEOUT_S", env.timeout);
+  env.report = read_seconds(lookup, "HMC_REPORT_S", env.report);
   env.coll = read_word(lookup, "HMC_COLL");
   env.coll_file = read_word(lookup, "HMC_COLL_FILE");
   env.coll_private = read_word(lookup, "HMC_COLL_PRIVATE", {"auto", "allow", "read", "staged"});

@@ -71,7 +71,14 @@ class Env {
   int rdma_queue_pairs = 1;           ///< per peer
   bool keeps_tcp_congestion = false;  ///< sockets keep the system's congestion control
   LogLevel log = LogLevel::warn;
-  std::chrono::nanoseconds timeout{std::chrono::seconds{300}};
+  /// HMC_TIMEOUT_S. No limit: three years, so that sums of deadlines don't overflow.
+  static constexpr std::chrono::nanoseconds no_timeout{std::chrono::seconds{100'000'000}};
+  static constexpr std::chrono::seconds start_timeout{60};  ///< of the start of a job, if it isn't set
+  std::chrono::nanoseconds timeout{no_timeout};
+  std::chrono::nanoseconds timeout_or(std::chrono::nanoseconds other) const noexcept {
+    return timeout == no_timeout ? other : timeout;
+  }
+  std::chrono::nanoseconds report{std::chrono::seconds{60}};  ///< HMC_REPORT_S: a longer wait is reported
   std::string coll;            ///< forced algorithms: "allreduce:ring,broadcast:binomial"
   std::string coll_file;       ///< a file of rules for the choice of algorithms
   std::string coll_private;    ///< access to a peer's buffer outside all windows: "staged", "allow", "read", "auto";

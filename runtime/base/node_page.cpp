@@ -20,7 +20,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 6;
+constexpr std::uint32_t layout_version = 7;
 
 /// The number of ranks that can abort at the same time with a text. Further aborts have no text.
 constexpr std::uint32_t abort_texts = 16;
@@ -52,6 +52,7 @@ struct alignas(64) NodePage::Header {
     char bytes[512];
   } texts[abort_texts];
   alignas(64) std::atomic<std::uint32_t> sleepers;
+  std::atomic<std::int64_t> reported_ns;  // the last report of a long wait
   alignas(64) std::uint64_t area_end;
   std::atomic<std::uint64_t> area_next;
 };
@@ -150,6 +151,14 @@ NodePage::AreaEntry& NodePage::area_entry(std::uint32_t index) const noexcept {
 }
 std::atomic<std::uint64_t>& NodePage::area_next() const noexcept { return header().area_next; }
 std::uint64_t NodePage::area_end() const noexcept { return header().area_end; }
+
+bool NodePage::claim_report(std::int64_t now_ns, std::int64_t interval_ns) const noexcept {
+  // Relaxed: it only selects one rank; it publishes no data.
+  std::atomic<std::int64_t>& reported = header().reported_ns;
+  std::int64_t last = reported.load(std::memory_order_relaxed);
+  if (last != 0 && now_ns - last < interval_ns / 2) return false;
+  return reported.compare_exchange_strong(last, now_ns, std::memory_order_relaxed);
+}
 
 void NodePage::raise_abort(Code code, int peer, std::string_view text) const noexcept {
   Header& h = header();

@@ -96,6 +96,9 @@ class NodePage {
   /// The number of ranks of the node that sleep or are about to.
   std::atomic<std::uint32_t>& sleepers() const noexcept { return *sleepers_; }
 
+  /// True for one of the ranks of the node that report a long wait at about the same time.
+  bool claim_report(std::int64_t now_ns, std::int64_t interval_ns) const noexcept;
+
   /// Only the first call has an effect. `peer`: the world rank that failed or called abort. Wakes all sleepers.
   void raise_abort(Code code, int peer, std::string_view text) const noexcept;
   /// Not 0 after an abort.

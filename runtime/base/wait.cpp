@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <climits>
 #include <ctime>
+#include <exception>
 
 namespace hmc::base {
 
@@ -39,6 +40,16 @@ int Waiter::drive_wires() noexcept {
   return happened;
 }
 
+[[gnu::cold]] void Waiter::report_wait(const WaitNote& note, std::int64_t now, std::int64_t start,
+                                       std::int64_t interval) noexcept {
+  if (!page_.claim_report(now, interval)) return;
+  try {
+    report_(note, std::chrono::nanoseconds(now - start));
+  } catch (const std::exception&) {
+    // Out of memory: the wait goes on without a report.
+  }
+}
+
 Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                             std::chrono::nanoseconds timeout) noexcept {
   const std::int64_t start = now_ns();
@@ -53,6 +64,8 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
   }
   const ActivityScope posted(page_.activity(local_index_), note);
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
+  std::int64_t interval = report_interval_.count();
+  std::int64_t next_report = report_ ? start + interval : INT64_MAX;
   for (;;) {
     // Poll a busy wire without a pause. The number of rounds is limited, so a peer's steady traffic can't delay the
     // checks of the deadline and of the abort word.
@@ -64,6 +77,11 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     const std::int64_t now = now_ns();
     if (note.watch != nullptr) {
       if (const Status status = note.watch->look(note, now); !status.ok()) return status;
+    }
+    if (now >= next_report) {
+      report_wait(note, now, start, interval);
+      interval *= 2;
+      next_report = start + interval;
     }
     if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
     if (sleeps_) {

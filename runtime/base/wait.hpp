@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 #include <vector>
 
@@ -110,6 +111,13 @@ class Waiter {
   Waiter(NodePage page, int local_index, bool sleeps) noexcept
       : page_(std::move(page)), local_index_(local_index), sleeps_(sleeps) {}
 
+  /// `report` is called in a wait of `interval`, and again after twice, four times, ... that time. By one rank of the
+  /// node if several wait.
+  using Report = std::function<void(const WaitNote& note, std::chrono::nanoseconds waited)>;
+  void report_after(std::chrono::nanoseconds interval, Report report) {
+    report_interval_ = interval;
+    report_ = std::move(report);
+  }
   void add_progress(Progress* wire) { wires_.push_back(wire); }
   void remove_progress(Progress* wire) { std::erase(wires_, wire); }
   bool sleeps() const noexcept { return sleeps_; }
@@ -148,12 +156,15 @@ class Waiter {
   Status until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                       std::chrono::nanoseconds timeout) noexcept;
   bool sleep_on_bell(ReadyFunction ready, void* context) noexcept;
+  void report_wait(const WaitNote& note, std::int64_t now, std::int64_t start, std::int64_t interval) noexcept;
   int drive_wires() noexcept;
 
   NodePage page_;
   int local_index_ = 0;
   bool sleeps_ = false;
   std::vector<Progress*> wires_;
+  std::chrono::nanoseconds report_interval_{0};
+  Report report_;  // empty: none
 };
 
 }  // namespace hmc::base

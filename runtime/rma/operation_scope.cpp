@@ -23,6 +23,25 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
   return text;
 }
 
+std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < fabric.size; ++rank) {
+    const int index = fabric.peer(rank).local_index;
+    if (index < 0 || rank == fabric.rank) continue;
+    // Relaxed: a hint for a text.
+    const auto activity =
+        static_cast<base::Activity>(fabric.waiter.page().activity(index).activity.load(std::memory_order_relaxed));
+    if (activity == base::Activity::computing) missing.push_back(rank);
+  }
+  std::string text =
+      fmt::format("{} has waited for {:.3g} s", name_of(note.activity), std::chrono::duration<double>(waited).count());
+  if (note.peer >= 0 && note.peer != fabric.rank)
+    fmt::format_to(std::back_inserter(text), " for rank {}{}", note.peer,
+                   fabric.peer(note.peer).local_index < 0 ? " of another node" : "");
+  const std::string others = what_ranks_are_in(fabric, missing, "rank");
+  return text + (others.empty() ? "; all ranks of this node are in HMC's calls" : "; " + others);
+}
+
 namespace {
 
 /// Rethrows with the name of the user's call. For a timeout it adds the current call of the missing rank.

@@ -9,6 +9,7 @@
 //   member_app stop R         R stops itself (SIGSTOP) in place of the barrier
 //   member_app put R          R stops itself; the others put more to it than sockets hold, and enter the barrier
 //   member_app put_nb R       the same, with put_nb
+//   member_app late R FILE    R comes to the barrier when FILE exists
 //   member_app stay           all print "here", and stay until they are ended
 //
 // Survivors print "saw NS CODE PEER TEXT" (CLOCK_MONOTONIC) and end with 9.
@@ -42,7 +43,7 @@ void await_stop(int pid) {
   }
 }
 
-void be_odd(const std::string& verb, hmc::Runtime& runtime) {
+void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& gate) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   if (verb == "die") {
     std::printf("died %lld\n", now_ns());
@@ -55,6 +56,10 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime) {
     // A child keeps the rank's sockets open: what ended the rank is told by hmcrun alone.
     if (::fork() == 0) ::sleep(20);
     ::_exit(1);
+  }
+  if (verb == "late") {
+    while (!std::ifstream(gate)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
   }
   if (verb == "abort") runtime.abort(7, "the test wants it so");
   std::this_thread::sleep_for(std::chrono::seconds(60));
@@ -85,7 +90,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       std::this_thread::sleep_for(std::chrono::seconds(60));
     }
-    if (argc > 2 && runtime.rank() == std::atoi(argv[2])) be_odd(verb, runtime);
+    if (argc > 2 && runtime.rank() == std::atoi(argv[2])) be_odd(verb, runtime, argc > 3 ? argv[3] : "");
     if (puts) await_stop(odd_pid);
     hmc::Request request;
     if (verb == "put_nb") request = window->put_nb(std::atoi(argv[2]), 0, source.data(), large);

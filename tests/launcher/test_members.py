@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 import time
 
 from common import Job, LauncherTest, main, run
@@ -91,6 +92,19 @@ class Members(LauncherTest):
             self.assert_timeout_tells("3", *layout, APP, "stop", "1", patterns=[
                 r"rank 1 \(pid \d+, node 0\): stopped, in no HMC call\n",
                 *(rf"rank {rank} .*: running, in barrier number \d+ for \d+\.\d s, waiting for rank" for rank in (0, 2))])
+
+    def test_a_long_wait_is_reported_and_goes_on(self):
+        for layout in self.layouts:
+            with tempfile.TemporaryDirectory() as place:
+                gate = os.path.join(place, "gate")
+                with Job("-np", "4", *layout, APP, "late", "1", gate, env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
+                    reported = job.process.stderr.readline()
+                    self.assertRegex(reported, r"warn: barrier has waited for 0\.\d+ s for rank \d")
+                    while "rank 1 is in none of HMC's calls" not in reported:  # the other node doesn't see rank 1
+                        reported = job.process.stderr.readline()
+                    with open(gate, "w", encoding="ascii"):
+                        pass
+                    self.assertEqual(job.finish()[0], 0)
 
     def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):
         self.assert_timeout_tells("2", "sh", "-c", f"{APP} stop 1; exit $?", patterns=[

@@ -17,7 +17,7 @@ class AmWire;
 class ProgressThread {
  public:
   ProgressThread(AmWire& wire, int event_fd);
-  ~ProgressThread();  ///< stops and joins
+  ~ProgressThread();     ///< stops and joins
   void wake() noexcept;  ///< from any thread
   ProgressThread(const ProgressThread&) = delete;
   ProgressThread& operator=(const ProgressThread&) = delete;

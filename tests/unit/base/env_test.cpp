@@ -48,7 +48,7 @@ TEST(Env, empty_environment_has_the_documented_defaults) {
   EXPECT_EQ(env.store, "");
   EXPECT_EQ(env.transport, "");
   EXPECT_EQ(env.log, LogLevel::warn);
-  EXPECT_EQ(env.timeout, std::chrono::seconds(300));
+  EXPECT_EQ(env.timeout, Env::no_timeout);
   EXPECT_EQ(env.wait, "");
 }
 
@@ -82,7 +82,7 @@ TEST(Env, every_setting_is_read) {
 TEST(Env, empty_value_counts_as_unset) {
   const Env env = read({{"HMC_RANK", ""}, {"HMC_TIMEOUT_S", ""}, {"HMC_LOG", ""}, {"HMC_TRANSPORT", ""}});
   EXPECT_FALSE(env.rank);
-  EXPECT_EQ(env.timeout, std::chrono::seconds(300));
+  EXPECT_EQ(env.timeout, Env::no_timeout);
   EXPECT_EQ(env.log, LogLevel::warn);
 }
 

@@ -44,6 +44,29 @@ TEST_P(Wait, deadline_ends_the_wait_and_names_the_peer) {
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
+TEST_P(Wait, long_wait_is_reported_at_growing_intervals) {
+  Waiter mine = waiter(0);
+  std::vector<std::chrono::nanoseconds> reports;
+  mine.report_after(10ms, [&](const WaitNote& note, std::chrono::nanoseconds waited) {
+    EXPECT_EQ(note.activity, Activity::flush);
+    EXPECT_EQ(note.peer, 3);
+    reports.push_back(waited);
+  });
+  EXPECT_EQ(mine.until(
+                    {Activity::flush, 3}, [&]() noexcept { return reports.size() == 3; }, 60s)
+                .code,
+            Code::success);
+  ASSERT_EQ(reports.size(), 3U);
+  for (std::size_t i = 0; i < reports.size(); ++i) EXPECT_GE(reports[i], 10ms * (1 << i));
+}
+
+TEST_P(Wait, one_rank_of_the_node_reports) {
+  EXPECT_TRUE(page_.claim_report(1000, 500));
+  EXPECT_FALSE(page_.claim_report(1100, 500));
+  EXPECT_FALSE(page_.claim_report(1249, 500));
+  EXPECT_TRUE(page_.claim_report(1251, 500));
+}
+
 TEST_P(Wait, infinite_timeout_does_not_overflow) {
   Waiter mine = waiter(0);
   int looks = 0;
