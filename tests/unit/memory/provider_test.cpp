@@ -118,11 +118,15 @@ TEST_P(EveryProvider, work_is_done_after_a_stream_wait) {
   const auto stream = provider_->make_stream(0);
   const auto data = pattern(4096, 7);
   std::vector<unsigned char> back(4096, 0xEE);
+  const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(provider_->copy_async({memory->address, data.data(), 4096, Direction::host_to_device}, *stream).ok());
   ASSERT_TRUE(provider_->copy_async({back.data(), memory->address, 4096, Direction::device_to_host}, *stream).ok());
-  if (fake_ != nullptr) {
-    EXPECT_EQ(stream->query().code, Code::in_progress);
-    EXPECT_EQ(back[0], 0xEE);  // delayed work: the old contents are still visible
+  const Code early = stream->query().code;
+  const unsigned char old = back[0];
+  // On a busy machine the delay may have passed.
+  if (fake_ != nullptr && std::chrono::steady_clock::now() - start < std::chrono::milliseconds(30)) {
+    EXPECT_EQ(early, Code::in_progress);
+    EXPECT_EQ(old, 0xEE);  // delayed work: the old contents are still visible
   }
   ASSERT_TRUE(stream->synchronize().ok());
   // OpenCL is queried with a marker, which itself takes a moment to complete.
@@ -141,11 +145,12 @@ TEST_P(EveryProvider, stream_waits_for_an_event_of_another_stream) {
   EXPECT_TRUE(event->query().ok());  // nothing recorded: nothing to wait for
   const auto data = pattern(4096, 8);
   std::vector<unsigned char> back(4096, 0xEE);
+  const auto start = std::chrono::steady_clock::now();
   ASSERT_TRUE(provider_->copy_async({memory->address, data.data(), 4096, Direction::host_to_device}, *first).ok());
   ASSERT_TRUE(event->record(*first).ok());
-  if (fake_ != nullptr) {
-    EXPECT_EQ(event->query().code, Code::in_progress);
-  }
+  const Code early = event->query().code;
+  if (fake_ != nullptr && std::chrono::steady_clock::now() - start < std::chrono::milliseconds(20))
+    EXPECT_EQ(early, Code::in_progress);
   ASSERT_TRUE(second->wait(*event).ok());
   ASSERT_TRUE(provider_->copy_async({back.data(), memory->address, 4096, Direction::device_to_host}, *second).ok());
   ASSERT_TRUE(second->synchronize().ok());
