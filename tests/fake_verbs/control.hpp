@@ -17,7 +17,8 @@ void fake_verbs_reset();
 ///   drop          so many further datagrams are lost
 void fake_verbs_set(const char* name, int value);
 /// The requests on this queue pair start after so many polls of its completion queue. Queue pairs of reliable
-/// connections have the numbers 1, 2, ... in the order of their creation; 0: all.
+/// connections have the numbers 1, 2, ... in the order of their creation; 0: all. Requests that are ready on a queue
+/// pair without a delay of its own execute before those with one.
 void fake_verbs_delay(int pair, int polls);
 /// After `after` successful calls, `count` calls of the function fail with this errno.
 void fake_verbs_refuse(const char* function, int after, int count, int error);

@@ -201,7 +201,7 @@ class Fabric {
     if (::write(queue.channel->fd, &one, sizeof one) != sizeof one) violate("no event");
   }
 
-  /// All requests of the queue pair end: the front one with `status`, the others flushed.
+  /// All requests of the queue pair end: the oldest that hasn't executed with `status`, the others flushed.
   void break_pair(Pair& pair, ibv_wc_status status) {
     pair.state = IBV_QPS_ERR;
     for (Request& request : pair.requests) {
@@ -273,9 +273,18 @@ class Fabric {
 
   /// Executes one request. False: none can be executed.
   bool step() {
+    // Delayed requests execute last, so that a request that may pass them does, on any schedule of the threads.
     std::vector<std::pair<Pair*, std::size_t>> all;
-    for (const auto& [number, pair] : pairs)
-      for (const std::size_t index : ready(*pair)) all.emplace_back(pair, index);
+    int least = 2;
+    for (const auto& [number, pair] : pairs) {
+      for (const std::size_t index : ready(*pair)) {
+        const bool is_late = pair->requests[index].state == Request::State::deferred && settings["read_delay"] > 0;
+        const int delayed = (delays.contains(pair->order) && delays[pair->order] > 0 ? 1 : 0) + (is_late ? 1 : 0);
+        if (delayed < least) all.clear();
+        least = std::min(least, delayed);
+        if (delayed == least) all.emplace_back(pair, index);
+      }
+    }
     if (all.empty()) return false;
     const auto [pair, index] = all[choose(all.size())];
     Request& request = pair->requests[index];
