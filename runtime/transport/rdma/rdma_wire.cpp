@@ -118,29 +118,33 @@ base::Status RdmaWire::write(const Channel& to, std::uint64_t offset, const std:
   if (const base::Status status = requests_.ready(peer); !status.ok()) [[unlikely]]
     return status;
   QueuePair& pair = *peer.pairs.front();
+  std::uint64_t remote = to.base + offset;
+  if (signal == nullptr && bytes <= pair.inline_max()) {
+    if (!pair.has_room(1)) [[unlikely]]
+      if (const base::Status status = requests_.reserve(peer, pair, 1); !status.ok()) return status;
+    ibv_sge part{number_of(source), static_cast<std::uint32_t>(bytes), 0};
+    ibv_send_wr request = make_request(IBV_WR_RDMA_WRITE, &part, remote, to.key);
+    request.send_flags = IBV_SEND_INLINE;
+    pair.add(request, {}, false);
+    requests_.post(peer, pair, request);
+    return peer.failure;
+  }
+
   // The device executes the writes of one queue pair in order, so the signal follows the bytes.
   ibv_sge value{number_of(signal), 8, 0};
   ibv_send_wr last = make_request(IBV_WR_RDMA_WRITE, &value, to.base + signal_offset, to.key);
   last.send_flags = IBV_SEND_INLINE;
   const std::uint32_t signals = signal != nullptr ? 1 : 0;
-  std::uint64_t remote = to.base + offset;
 
   if (bytes <= pair.inline_max()) {
-    if (const base::Status status = requests_.reserve(peer, pair, 1 + signals); !status.ok()) return status;
-    if (bytes > 0) {
-      ibv_sge part{number_of(source), static_cast<std::uint32_t>(bytes), 0};
-      ibv_send_wr request = make_request(IBV_WR_RDMA_WRITE, &part, remote, to.key);
-      request.send_flags = IBV_SEND_INLINE;
-      pair.add(request, {}, false);
-      if (signals != 0) {
-        pair.add(last, {}, false);
-        request.next = &last;
-      }
-      requests_.post(peer, pair, request);
-    } else if (signals != 0) {
-      pair.add(last, {}, false);
-      requests_.post(peer, pair, last);
-    }
+    if (const base::Status status = requests_.reserve(peer, pair, 2); !status.ok()) return status;
+    ibv_sge part{number_of(source), static_cast<std::uint32_t>(bytes), 0};
+    ibv_send_wr request = make_request(IBV_WR_RDMA_WRITE, &part, remote, to.key);
+    request.send_flags = IBV_SEND_INLINE;
+    request.next = &last;
+    if (bytes > 0) pair.add(request, {}, false);
+    pair.add(last, {}, false);
+    requests_.post(peer, pair, bytes > 0 ? request : last);
     return peer.failure;
   }
 

@@ -206,6 +206,23 @@ TEST_F(RdmaEngine, signal_follows_the_stripes_of_all_queue_pairs) {
   EXPECT_EQ(ranks.regions[1][0], 77U);
 }
 
+TEST_F(RdmaEngine, signalled_puts_of_every_size_move_bytes_and_signal) {
+  for (const int queue_pairs : {1, 3}) {
+    Ranks ranks(2, queue_pairs);
+    std::uint64_t call = 1;
+    for (const std::size_t bytes : sizes) {
+      const auto data = data_of(0, bytes, static_cast<unsigned>(call));
+      Ticket ticket = done;
+      ASSERT_TRUE(ranks.channel(0, 1).put_signal(64 + call, data.data(), bytes, 8, call * 1001, ticket).ok());
+      ASSERT_TRUE(ranks.wait(0, ticket).ok());
+      ASSERT_TRUE(ranks.flush(0).ok());
+      ASSERT_EQ(ranks.regions[1][1], call * 1001) << bytes;
+      ASSERT_TRUE(std::equal(data.begin(), data.end(), ranks.memory(1) + 64 + call)) << bytes;
+      ++call;
+    }
+  }
+}
+
 TEST_F(RdmaEngine, atomic_after_a_fence_follows_the_stripes_of_a_put) {
   Ranks ranks(2, 3);
   const auto data = data_of(0, (4U << 20) + 9, 5);
