@@ -131,9 +131,9 @@ class Fabric {
   Fabric() { restore(); }
 
   void restore() {
-    settings = {{"devices", 1},       {"active", 1},       {"gids", 1},      {"atomics", 1},    {"queue_depth", 1024},
-                {"inline_max", 256},  {"max_reads", 16},   {"reorder", 1},   {"seed", 1},       {"read_delay", 0},
-                {"drop", 0}};
+    settings = {{"devices", 1},        {"active", 1},       {"gids", 1},       {"atomics", 1},
+                {"queue_depth", 1024}, {"inline_max", 256}, {"max_reads", 16}, {"reorder", 1},
+                {"seed", 1},           {"read_delay", 0},   {"drop", 0}};
     refusals.clear();
     counts.clear();
     delays.clear();
@@ -330,7 +330,7 @@ class Fabric {
     const std::uint32_t bytes = request.has_part ? request.part.length : 0;
     const std::uint64_t remote = is_atomic_word ? wanted.wr.atomic.remote_addr : wanted.wr.rdma.remote_addr;
     const std::uint32_t key = is_atomic_word ? wanted.wr.atomic.rkey : wanted.wr.rdma.rkey;
-    const int access = is_atomic_word                        ? IBV_ACCESS_REMOTE_ATOMIC
+    const int access = is_atomic_word                      ? IBV_ACCESS_REMOTE_ATOMIC
                        : wanted.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ
                                                            : IBV_ACCESS_REMOTE_WRITE;
     if (observer != nullptr) observer(observer_context, pair.order, wanted.opcode, remote, bytes);
@@ -530,7 +530,7 @@ ibv_device** ibv_get_device_list(int* count) {
   if (!fabric().permits("ibv_get_device_list")) return nullptr;
   *count = fabric().settings["devices"];
   ++fabric().live["list"];
-  auto** const list = new ibv_device*[2]{};
+  auto** const list = new ibv_device* [2] {};
   if (*count > 0) list[0] = device();
   return list;
 }

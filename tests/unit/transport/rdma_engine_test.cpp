@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t region_bytes = std::size_t{6} << 20;
 
 std::byte value_at(int rank, std::size_t offset, unsigned call) {
-  return static_cast<std::byte>((static_cast<unsigned>(rank) * 37 + offset * 131 + (offset >> 8) * 7 + call * 29) & 0xff);
+  return static_cast<std::byte>((static_cast<unsigned>(rank) * 37 + offset * 131 + (offset >> 8) * 7 + call * 29) &
+                                0xff);
 }
 std::vector<std::byte> data_of(int rank, std::size_t bytes, unsigned call) {
   std::vector<std::byte> data(bytes);
@@ -53,17 +54,21 @@ class Ranks {
       at(rank).set_peer_addresses(addresses);
       keys.push_back(at(rank).register_region(region(rank)));
     }
-    for (int rank = 0; rank < count; ++rank) channels.push_back(at(rank).connect(region(rank), keys, all, base::Deadline::after(std::chrono::seconds(60))));
+    for (int rank = 0; rank < count; ++rank)
+      channels.push_back(at(rank).connect(region(rank), keys, all, base::Deadline::after(std::chrono::seconds(60))));
   }
   ~Ranks() {
     channels.clear();
-    for (std::size_t rank = 0; rank < wires.size(); ++rank) wires[rank]->deregister_region(region(static_cast<int>(rank)));
+    for (std::size_t rank = 0; rank < wires.size(); ++rank)
+      wires[rank]->deregister_region(region(static_cast<int>(rank)));
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
   RdmaWire& at(int rank) { return *wires[static_cast<std::size_t>(rank)]; }
-  transport::Channel& channel(int from, int to) { return *channels[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)]; }
+  transport::Channel& channel(int from, int to) {
+    return *channels[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  }
   std::byte* memory(int rank) { return reinterpret_cast<std::byte*>(regions[static_cast<std::size_t>(rank)].data()); }
   Region region(int rank) { return {memory(rank), region_bytes, MemoryType::CPU, nullptr, 0}; }
   base::Status wait(int rank, Ticket ticket) {
@@ -110,8 +115,8 @@ class RdmaEngine : public ::testing::Test {
   }
 };
 
-constexpr std::size_t sizes[] = {0,    1,     7,     8,     219,       220,           221,
-                                 8191, 8192,  8193,  65535, 65536, 65543, (1U << 20) + 3, (3U << 20) + 5};
+constexpr std::size_t sizes[] = {
+    0, 1, 7, 8, 219, 220, 221, 8191, 8192, 8193, 65535, 65536, 65543, (1U << 20) + 3, (3U << 20) + 5};
 
 TEST_F(RdmaEngine, puts_and_gets_of_every_size_move_the_bytes) {
   for (const int count : {1, 2, 3, 4, 5, 8}) {
