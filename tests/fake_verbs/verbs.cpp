@@ -161,19 +161,18 @@ class Fabric {
   }
   void open() {
     if (live["context"]++ > 0) return;
-    is_stopping_ = false;
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this, generation = generation_] { run(generation); });
   }
   void close(std::unique_lock<std::mutex>& guard) {
     if (--live["context"] > 0) return;
-    is_stopping_ = true;
+    ++generation_;  // another wire may start the next thread while this one ends
     wake();
     std::thread thread = std::move(thread_);
     guard.unlock();
     thread.join();
     guard.lock();
   }
-  void wake() { changed_.notify_one(); }
+  void wake() { changed_.notify_all(); }
 
   Memory* find(std::map<std::uint32_t, Memory*>& keys, std::uint32_t key, ibv_pd* domain, std::uint64_t address,
                std::uint64_t bytes, int access) {
@@ -226,9 +225,9 @@ class Fabric {
   }
 
  private:
-  void run() {
+  void run(std::uint64_t generation) {
     std::unique_lock guard(lock);
-    while (!is_stopping_)
+    while (generation == generation_)
       if (!step()) changed_.wait(guard);
   }
 
@@ -367,7 +366,7 @@ class Fabric {
 
   std::condition_variable changed_;
   std::thread thread_;
-  bool is_stopping_ = false;
+  std::uint64_t generation_ = 0;  // of the thread
   std::uint64_t random_ = 1;
 };
 
