@@ -6,25 +6,13 @@
 
 #include <hmc/error.hpp>
 
+#include "launcher/rank_state.hpp"
+
 namespace hmc::launcher {
 
 namespace {
 
 constexpr std::chrono::seconds start_limit{10};
-
-/// Describes an activity line. Its fields are hints; each is read once.
-std::string describe(const base::ActivityLine& line) {
-  const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
-  if (activity == base::Activity::computing) return "in no HMC call";
-  std::string text = fmt::format("in {}", base::name_of(activity));
-  if (const auto sequence = line.sequence.load(std::memory_order_relaxed); sequence != 0)
-    text += fmt::format(" number {}", sequence);
-  if (const auto since = line.since_ns.load(std::memory_order_relaxed); since != 0)
-    text += fmt::format(" for {:.1f} s", static_cast<double>(base::now_ns() - since) * 1e-9);
-  if (const auto peer = line.peer.load(std::memory_order_relaxed); peer >= 0)
-    text += fmt::format(", waiting for rank {}", peer);
-  return text;
-}
 
 std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bootstrap::Secret& secret,
                                                    Mailbox& mailbox) {
@@ -75,7 +63,7 @@ ControlPlane::RankActivity ControlPlane::activity_of(int rank) const {
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);
     if (line.world_rank.load(std::memory_order_relaxed) == rank)
-      return {line.pid.load(std::memory_order_relaxed), describe(line)};
+      return {line.pid.load(std::memory_order_relaxed), describe_activity(line)};
   }
   return {};
 }

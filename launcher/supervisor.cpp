@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 
 #include "bootstrap/common.hpp"
+#include "launcher/rank_state.hpp"
 #include "launcher/report.hpp"
 
 namespace hmc::launcher {
@@ -26,14 +26,6 @@ constexpr std::chrono::milliseconds news_delay{200};
 constexpr std::chrono::seconds drain_limit{2};
 
 /// Stopped by a signal (SIGSTOP, SIGTSTP, ...) or by a debugger.
-bool is_stopped(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may contain any character
-  return name_end != std::string::npos && name_end + 2 < text.size() &&
-         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
-}
 
 }  // namespace
 

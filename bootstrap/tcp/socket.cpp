@@ -184,7 +184,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline) 
       int error = 0;
       const Addresses found = resolve(parts, 0, error);
       if (error != 0) why = ::gai_strerror(error);
-      if (error == EAI_NONAME || error == EAI_FAIL) {
+      if ((error == EAI_NONAME || error == EAI_FAIL) && choices.size() == 1) {
         throw Error(Code::invalid_config, "HMC_STORE", fmt::format("'{}' can't be resolved: {}", address, why));
       }
       for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {

@@ -8,6 +8,7 @@
 #include "launcher/info/devices.hpp"
 #include "launcher/info/explain.hpp"
 #include "launcher/info/facts.hpp"
+#include "launcher/info/jobs.hpp"
 #include "runtime/base/usage.hpp"
 
 int main(int argc, char** argv) {
@@ -23,6 +24,8 @@ int main(int argc, char** argv) {
   CLI::App* const launchers = app.add_subcommand(
       "launchers", "The launchers that could have started this process, innermost first, and the reason for each");
   launchers->add_flag("--json", as_json, "For programs: one JSON document");
+  CLI::App* const ps = app.add_subcommand("ps", "This user's running jobs on this machine, and what each rank is in");
+  ps->add_flag("--json", as_json, "For programs: one JSON document");
   hmc::launcher::Question question;
   CLI::App* const explain = app.add_subcommand(
       "explain", "The algorithm that a collective would use, the predicted cost of each, and the reason");
@@ -49,6 +52,7 @@ int main(int argc, char** argv) {
   try {
     const auto facts = *devices     ? hmc::launcher::gather_devices()
                        : *launchers ? hmc::launcher::gather_launchers()
+                       : *ps        ? hmc::launcher::gather_jobs()
                        : *explain   ? hmc::launcher::gather_explanation(question)
                                     : hmc::launcher::gather_facts();
     // Environment values may be invalid UTF-8, so invalid bytes are replaced.
@@ -56,6 +60,7 @@ int main(int argc, char** argv) {
                                  ? facts.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"
                              : *devices   ? hmc::launcher::devices_as_text(facts)
                              : *launchers ? hmc::launcher::launchers_as_text(facts)
+                             : *ps        ? hmc::launcher::jobs_as_text(facts)
                              : *explain   ? hmc::launcher::explanation_as_text(facts)
                                           : hmc::launcher::facts_as_text(facts);
     std::fwrite(text.data(), 1, text.size(), stdout);

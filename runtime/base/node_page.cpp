@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <cstring>
 #include <new>
@@ -130,6 +131,19 @@ NodePage NodePage::adopt(std::shared_ptr<Segment> segment, std::uint64_t expecte
   if (header.nonce != expected_nonce) refuse("the node page's nonce differs from the agent's");
   if (header.capacity < 0 || bytes_for(header.capacity) > page.segment_->bytes()) refuse("the node page is too short");
   return page;
+}
+
+std::optional<NodePage> NodePage::observe(UniqueFd file) {
+  std::array<std::byte, sizeof(Header)> start{};
+  if (::pread(file.get(), start.data(), start.size(), 0) != static_cast<ssize_t>(start.size())) return std::nullopt;
+  Header header;
+  std::memcpy(static_cast<void*>(&header), start.data(), offsetof(Header, abort_word));
+  if (header.magic != magic || header.version != layout_version || header.capacity <= 0) return std::nullopt;
+  try {
+    return NodePage(Segment::map(std::move(file), bytes_for(header.capacity)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::uint64_t NodePage::nonce() const noexcept { return header().nonce; }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,9 @@ class NodePage {
   /// Checks size, version and nonce. The control connection delivers the expected nonce. Equal nonces prove that both
   /// sides map the same memory. Throws Error{refused}.
   static NodePage adopt(std::shared_ptr<Segment> segment, std::uint64_t expected_nonce);
+
+  /// For tools: a page of another job. nullopt if the file is none of this build's node pages.
+  static std::optional<NodePage> observe(UniqueFd file);
 
   NodePage() = default;
   const std::shared_ptr<Segment>& segment() const noexcept { return segment_; }

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from common import Job, LauncherTest, main, run
+from common import HMCINFO, Job, LauncherTest, main, run, wait_until
 
 APP = os.environ.get("HMC_MEMBER_APP", "build/tests/member_app")
 
@@ -92,6 +92,18 @@ class Members(LauncherTest):
             self.assert_timeout_tells("3", *layout, APP, "stop", "1", patterns=[
                 r"rank 1 \(pid \d+, node 0\): stopped, in no HMC call\n",
                 *(rf"rank {rank} .*: running, in barrier number \d+ for \d+\.\d s, waiting for rank" for rank in (0, 2))])
+
+    def test_hmcinfo_ps_shows_what_running_ranks_are_in(self):
+        with Job("-np", "3", "sh", "-c", f"exec {APP} stop 1") as job:
+            def shown():
+                out = subprocess.run([HMCINFO, "ps"], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout
+                mine = {int(pid): rest for pid, rest in re.findall(r"rank \d+ +pid (\d+) +(.*)", out)
+                        if int(pid) in job.alive()}
+                return mine if sum("in barrier number" in rest for rest in mine.values()) == 2 else None
+            mine = wait_until(shown, 30)
+            self.assertEqual(len(mine), 3)
+            self.assertEqual(sum("waiting for rank 1" in rest for rest in mine.values()), 2, mine)
+            self.assertEqual(sum(rest.startswith("stopped") and "in no HMC call" in rest for rest in mine.values()), 1, mine)
 
     def test_a_long_wait_is_reported_and_goes_on(self):
         for layout in self.layouts:

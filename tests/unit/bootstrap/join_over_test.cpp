@@ -8,6 +8,7 @@
 
 #include "bootstrap/launchers/pmi1.hpp"
 #include "bootstrap/tcp/local_value.hpp"
+#include "bootstrap/tcp/socket.hpp"
 #include "test_job.hpp"
 
 namespace hmc::bootstrap::test {
@@ -106,6 +107,27 @@ TEST(JoinOverStore, ranks_outside_the_job_and_stores_without_functions_are_rejec
               Code::invalid_argument);
   store.get = nullptr;
   EXPECT_EQ(error_of([&] { (void)join_over(store, 0, 1, with_secret("")); }).code(), Code::invalid_argument);
+}
+
+TEST(JoinOverStore, jobs_with_one_hmc_secret_run_at_the_same_time) {
+  const std::string secret = Secret::random().hex();
+  MemoryStore first, second;
+  const KeyValueStore outer = first.store(), inner = second.store();
+  const auto one = join_over(outer, 0, 1, with_secret(secret));
+  const auto two = join_over(inner, 0, 1, with_secret(secret));
+  two->barrier(soon());
+  one->barrier(soon());
+  two->leave();
+  one->leave();
+}
+
+TEST(ConnectTcp, first_address_that_accepts_is_used) {
+  const std::string closed = free_address();
+  const base::UniqueFd listener = listen_tcp("127.0.0.1:0");
+  const std::string open = address_of(listener.get());
+  EXPECT_TRUE(connect_tcp(closed + "," + open, soon()));
+  EXPECT_TRUE(connect_tcp("no-such-host.invalid:1," + open, soon()));
+  EXPECT_EQ(error_of([&] { (void)connect_tcp(closed + "," + closed, in_ms(20)); }).code(), Code::timeout);
 }
 
 TEST(LocalValue, arrives_whole_while_it_is_offered) {

@@ -1,0 +1,96 @@
+#include "launcher/info/jobs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "launcher/rank_state.hpp"
+#include "runtime/base/node_page.hpp"
+
+namespace hmc::launcher {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// The node pages of processes that this user may inspect, each once.
+std::vector<base::NodePage> pages_of_this_user() {
+  std::map<std::uint64_t, base::NodePage> pages;  // by nonce
+  std::error_code none;
+  for (const fs::directory_entry& process : fs::directory_iterator("/proc", none)) {
+    const std::string name = process.path().filename();
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    for (const fs::directory_entry& file : fs::directory_iterator(process.path() / "fd", none)) {
+      if (!fs::read_symlink(file.path(), none).native().starts_with("/memfd:hmc")) continue;
+      base::UniqueFd fd(::open(file.path().c_str(), O_RDWR | O_CLOEXEC));
+      if (!fd) continue;
+      if (auto page = base::NodePage::observe(std::move(fd))) pages.try_emplace(page->nonce(), *page);
+    }
+  }
+  std::vector<base::NodePage> all;
+  for (auto& [nonce, page] : pages) all.push_back(page);
+  return all;
+}
+
+std::string program_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+}  // namespace
+
+nlohmann::ordered_json gather_jobs() {
+  Json jobs = Json::array();
+  for (const base::NodePage& page : pages_of_this_user()) {
+    std::map<int, Json> ranks;
+    std::string program;
+    for (int i = 0; i < page.capacity(); ++i) {
+      // Relaxed: hints about another process.
+      const base::ActivityLine& line = page.activity(i);
+      const int rank = line.world_rank.load(std::memory_order_relaxed);
+      const int pid = line.pid.load(std::memory_order_relaxed);
+      const std::string name = pid > 0 ? program_of(pid) : "";
+      if (rank < 0 || name.empty()) continue;  // no rank, or it has exited
+      program = name;
+      ranks[rank] = {{"rank", rank},
+                     {"pid", pid},
+                     {"state", is_stopped(pid) ? "stopped" : "running"},
+                     {"collectives", line.calls.load(std::memory_order_relaxed)},
+                     {"activity", describe_activity(line)}};
+    }
+    if (ranks.empty()) continue;
+    Json job{{"program", program}, {"job_size", page.capacity()}, {"aborted", page.abort_text()}, {"ranks", Json::array()}};
+    for (auto& [rank, facts] : ranks) job["ranks"].push_back(std::move(facts));
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+std::string jobs_as_text(const nlohmann::ordered_json& jobs) {
+  if (jobs.empty()) return "no running job of this user on this machine\n";
+  std::string text;
+  for (const Json& job : jobs) {
+    text += fmt::format("{}, {} of {} ranks in this node\n", job["program"].get<std::string>(), job["ranks"].size(),
+                        job["job_size"].get<int>());
+    if (const auto aborted = job["aborted"].get<std::string>(); !aborted.empty())
+      text += fmt::format("  aborted: {}\n", aborted);
+    for (const Json& rank : job["ranks"])
+      text += fmt::format("  rank {:<5} pid {:<8} {:<8} {} collectives, {}\n", rank["rank"].get<int>(),
+                          rank["pid"].get<int>(), rank["state"].get<std::string>(),
+                          rank["collectives"].get<std::uint64_t>(), rank["activity"].get<std::string>());
+  }
+  return text;
+}
+
+}  // namespace hmc::launcher
