@@ -70,7 +70,8 @@ nlohmann::ordered_json gather_jobs() {
                      {"activity", describe_activity(line)}};
     }
     if (ranks.empty()) continue;
-    Json job{{"program", program}, {"job_size", page.capacity()}, {"aborted", page.abort_text()}, {"ranks", Json::array()}};
+    Json job{
+        {"program", program}, {"job_size", page.capacity()}, {"aborted", page.abort_text()}, {"ranks", Json::array()}};
     for (auto& [rank, facts] : ranks) job["ranks"].push_back(std::move(facts));
     jobs.push_back(std::move(job));
   }

@@ -99,7 +99,8 @@ class Members(LauncherTest):
                 out = subprocess.run([HMCINFO, "ps"], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout
                 mine = {int(pid): rest for pid, rest in re.findall(r"rank \d+ +pid (\d+) +(.*)", out)
                         if int(pid) in job.alive()}
-                return mine if sum("in barrier number" in rest for rest in mine.values()) == 2 else None
+                waiting = sum("in barrier number" in rest for rest in mine.values())
+                return mine if waiting == 2 and any(rest.startswith("stopped") for rest in mine.values()) else None
             mine = wait_until(shown, 30)
             self.assertEqual(len(mine), 3)
             self.assertEqual(sum("waiting for rank 1" in rest for rest in mine.values()), 2, mine)

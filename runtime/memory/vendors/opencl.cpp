@@ -1,6 +1,7 @@
 // OpenCL: every implementation that the loader finds. One context per device. Streams are in-order command queues. A
 // copy between two devices isn't supported, so HMC stages it through the host.
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <array>
@@ -258,7 +259,14 @@ class OpenClVendor final : public Vendor {
     Object event = nullptr;
     if (const DriverResult result = api_.marker(stream, 0, nullptr, &event); !result.ok()) return result;
     DriverResult result = flushed(stream, {});
-    if (result.ok()) result = status_of(done, event);
+    // The marker of an idle queue completes when a thread of the library has run. Without these yields a caller that
+    // polls on a busy machine would find a new, incomplete marker each time.
+    constexpr int yields = 200;
+    done = false;
+    for (int i = 0; i < yields && result.ok() && !done; ++i) {
+      if (i > 0) ::sched_yield();
+      result = status_of(done, event);
+    }
     (void)api_.release_event(event);
     return result;
   }
