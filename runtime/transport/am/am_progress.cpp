@@ -17,6 +17,10 @@ namespace {
 constexpr std::size_t most_sending = 4096;
 constexpr std::int64_t progress_timeout_ns = 100'000'000;
 
+/// If a rank has died, the control plane reports it within this number of intervals.
+constexpr std::int64_t lost_interval_ns = 100'000'000;
+constexpr int lost_intervals = 10;
+
 }  // namespace
 
 void AmWire::sent(Sending& record, base::Status status) noexcept {
@@ -26,18 +30,21 @@ void AmWire::sent(Sending& record, base::Status status) noexcept {
 void AmWire::lost(int rank, const char* why, int error) noexcept {
   ++news_;
   peers_.lost(rank, why, error);
-  if (!options_.fails_job || lost_rank() >= 0) return;
-  lost_rank_.store(rank, std::memory_order_relaxed);
-  if (thread_) thread_->wake();
+  if (options_.fails_job && lost_.rank < 0) lost_.rank = rank;
 }
 
-void AmWire::report_lost() noexcept {
+/// Counts intervals in which the owner makes progress: an owner that was descheduled first sees what has arrived.
+void AmWire::watch_lost() noexcept {
+  const std::int64_t now = base::now_ns();
+  if (now - lost_.counted_ns < lost_interval_ns) return;
+  lost_.counted_ns = now;
+  if (++lost_.waits != lost_intervals) return;
   const base::NodePage& page = options_.waiter->page();
-  if (all_left_.load(std::memory_order_relaxed) || !page.aborted().ok()) return;
+  if (all_left_ || !page.aborted().ok()) return;
   // Not fmt::format, which allocates.
   std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), "rank %d lost its connection to rank %d", options_.rank, lost_rank());
-  page.raise_abort(Code::peer_failed, lost_rank(), text.data());
+  std::snprintf(text.data(), text.size(), "rank %d lost its connection to rank %d", options_.rank, lost_.rank);
+  page.raise_abort(Code::peer_failed, lost_.rank, text.data());
 }
 void AmWire::stranger() noexcept { target_.refuse_stranger(); }
 bool AmWire::knows(const Message& message) const noexcept { return target_.knows(message); }
@@ -85,7 +92,11 @@ int AmWire::progress_locked() noexcept {
 int AmWire::progress() noexcept {
   driven_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock guard(lock_, std::try_to_lock);
-  return guard.owns_lock() ? progress_locked() : 0;
+  if (!guard.owns_lock()) return 0;
+  const int happened = progress_locked();
+  if (lost_.rank >= 0) [[unlikely]]
+    watch_lost();
+  return happened;
 }
 
 void AmWire::relieve() noexcept {

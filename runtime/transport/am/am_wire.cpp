@@ -79,7 +79,7 @@ AmWire::~AmWire() {
     if (progress_locked() == 0) ::sched_yield();
   peers_.close();
   // Must precede the destruction of the records that the link reads and of the objects that it calls.
-  link_->leave(all_left_.load(std::memory_order_relaxed));
+  link_->leave(all_left_);
 }
 
 base::Bytes AmWire::address() {

@@ -28,7 +28,7 @@ struct Options {
   int size = 1;
   /// The progress thread wakes the owner through it; null: the owner never sleeps. Must outlive the wire.
   const base::Waiter* waiter = nullptr;
-  /// A connection that is lost while no rank fails ends the job, through the page of `waiter` (ProgressThread).
+  /// A connection that is lost while no rank fails ends the job, through the page of `waiter`.
   bool fails_job = false;
   base::Log log{};
   std::optional<base::TlsKey> tls;  ///< encrypts messages; only for tcp
@@ -88,9 +88,7 @@ class AmWire final : public OpenWire, private LinkUser {
     return {};
   }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
-  void all_left() noexcept override {
-    all_left_.store(true, std::memory_order_relaxed);  // relaxed: orders no other data
-  }
+  void all_left() noexcept override { all_left_ = true; }
 
   // ---- state, for tests
   const ByteLink& link() const noexcept { return *link_; }
@@ -101,6 +99,11 @@ class AmWire final : public OpenWire, private LinkUser {
   std::size_t receives() noexcept;
   /// True if small puts are held back, to be joined with the next verb into one message.
   bool holds_back() noexcept;
+  /// The rank of the first lost connection; -1: none.
+  int lost_rank() noexcept {
+    const std::lock_guard guard(lock_);
+    return lost_.rank;
+  }
   /// Messages sent to a rank so far.
   std::uint64_t messages_to(int rank) noexcept;
   /// Messages to a rank that the link hasn't released yet.
@@ -114,10 +117,6 @@ class AmWire final : public OpenWire, private LinkUser {
   bool arm() noexcept;
   void awake() noexcept;
   int serve() noexcept;
-  /// The rank of the first lost connection of a job; -1: none.
-  int lost_rank() const noexcept { return lost_rank_.load(std::memory_order_relaxed); }
-  /// Aborts the job, unless it has failed or ended.
-  void report_lost() noexcept;
 
  private:
   class Channel;
@@ -132,6 +131,9 @@ class AmWire final : public OpenWire, private LinkUser {
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override;
   void arrived(const Message& message) noexcept override;
   int progress_locked() noexcept;
+  /// A rank that only waits for a signal of a lost peer has no transfer that fails. If the control plane doesn't report
+  /// a failure while the rank waits for a second, both ranks live, and this ends the job.
+  [[gnu::cold]] void watch_lost() noexcept;
   void wake_owner() const noexcept;
   void relieve() noexcept;
   /// Checks that a verb may be posted. First makes progress while too many records are in use.
@@ -172,9 +174,13 @@ class AmWire final : public OpenWire, private LinkUser {
   int came_while_arming_ = 0;
   // Counts events that a rank may wait for: complete messages received, messages sent. Parts of a message don't count.
   std::uint64_t news_ = 0;
-  std::atomic<bool> all_left_{false};
-  // Relaxed: a number that the progress thread looks at; it publishes no data.
-  std::atomic<int> lost_rank_{-1};
+  bool all_left_ = false;  // only the owner
+  /// The first lost connection of a job.
+  struct Lost {
+    int rank = -1;  // -1: none
+    int waits = 0;  // intervals in which the owner has waited since
+    std::int64_t counted_ns = 0;
+  } lost_;
   std::optional<ProgressThread> thread_;
 };
 
