@@ -7,6 +7,7 @@
 
 #include "runtime/base/segment.hpp"
 #include "runtime/device/device_channel.hpp"
+#include "runtime/device/device_path.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/rma/window_core.hpp"
