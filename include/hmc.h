@@ -76,8 +76,7 @@ struct CtrlMsgHeader {
 ///  - A peer's number is what it states in the handshake, never its source address. While a peer is connected, another
 ///    process that states the same number is refused. Two processes may connect to each other at the same time.
 ///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.
-///  - A call that waits ends after HMC_TIMEOUT_S (300) seconds. If the peer has died or closed its connection, calls
-///  return
+///  - A call that waits ends after HMC_TIMEOUT_S (300) seconds. If the peer has died or has disconnected, calls return
 ///    false at once, after all messages that it sent were received.
 ///
 /// Functions return false on failure, and log the reason. None raises a signal. Threads: any.

@@ -18,12 +18,12 @@ namespace {
 /// environment, but has another this_process().
 std::atomic<std::uint64_t> joined_in{0};
 
-/// True if a launcher's variables set a rank other than 0.
-bool is_known_as_another_rank(const base::Env& env) {
-  if (env.rank) return *env.rank != 0;
+/// The rank that a launcher's variables state; empty: none.
+std::string stated_rank(const base::Env& env) {
+  if (env.rank) return std::to_string(*env.rank);
   for (const char* const name : {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (const auto found = env.foreign.find(name); found != env.foreign.end()) return found->second != "0";
-  return false;
+    if (const auto found = env.foreign.find(name); found != env.foreign.end()) return found->second;
+  return {};
 }
 
 /// Called once per process, before it joins the job, because a misspelt name can make the join fail. Only rank 0 warns,
@@ -31,7 +31,8 @@ bool is_known_as_another_rank(const base::Env& env) {
 void warn_of_misspelt_names(const base::Env& env) {
   static std::atomic<bool> warned{false};
   // Relaxed: the flag orders no other data.
-  if (is_known_as_another_rank(env) || warned.exchange(true, std::memory_order_relaxed)) return;
+  const std::string rank = stated_rank(env);
+  if ((!rank.empty() && rank != "0") || warned.exchange(true, std::memory_order_relaxed)) return;
   const base::Log log(env.log, env.rank.value_or(-1));
   for (const auto& [name, nearest] : base::Env::misspelt())
     log.warn("the environment has {}, which HMC doesn't read; the nearest name that it reads is {}", name, nearest);
@@ -42,15 +43,13 @@ void warn_of_misspelt_names(const base::Env& env) {
 Runtime Runtime::init() {
   const base::Env env = base::Env::from_process();
   warn_of_misspelt_names(env);
-  if (env.rank) {
-    // Relaxed: the number is the only data. A second rank of this process finds the same number.
-    const std::uint64_t joined = joined_in.exchange(base::this_process(), std::memory_order_relaxed);
-    if (joined != 0 && joined != base::this_process()) {
-      joined_in.store(joined, std::memory_order_relaxed);
-      base::throw_forked("Runtime::init", *env.rank);
-    }
-  }
-  return Runtime(job::make_core(bootstrap::detect(env), env));
+  // Relaxed: the number is the only data. A second rank of this process finds the same number.
+  const std::uint64_t joined = joined_in.load(std::memory_order_relaxed);
+  if (!stated_rank(env).empty() && joined != 0 && joined != base::this_process())
+    base::throw_forked("Runtime::init", env.rank.value_or(-1));
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap = bootstrap::detect(env);
+  if (env.rank || bootstrap->size() > 1) joined_in.store(base::this_process(), std::memory_order_relaxed);
+  return Runtime(job::make_core(std::move(bootstrap), env));
 }
 
 Runtime Runtime::init(const KeyValueStore& store, int rank, int size) {

@@ -97,6 +97,7 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
   env.launcher = member.launcher;
   const RankFacts mine = own_facts(member.rank);
   if (member.rank > 0) {
+    if (!env.secret.empty()) (void)Secret::from_hex(env.secret);  // an invalid one is reported at once
     const std::string text = exchange.fetch(deadline);
     if (text == failed) throw Error(Code::unavailable, "join", "rank 0 can't start the job; see its error");
     const auto record = Record::parse(text);

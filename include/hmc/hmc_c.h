@@ -192,8 +192,7 @@ typedef struct hmc_store {
   void* context; /* passed to the functions */
   int (*set)(void* context, const char* key, const char* value);
   int (*get)(void* context, const char* key, int64_t timeout_ns, char* value, size_t capacity); /* waits for the key */
-  /* Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. `value`: afterwards.
-   */
+  /* Optional. If the key's value is `expected` (empty: not set), sets it to `desired`. `value`: afterwards. */
   int (*compare_set)(void* context, const char* key, const char* expected, const char* desired, char* value,
                      size_t capacity);
 } hmc_store;

@@ -9,8 +9,7 @@
 namespace hmc {
 
 /// For Runtime::init. Rank 0 sets one key of at most 64 characters to a text of at most 1,000 characters, and the
-/// others get it. The keys begin with "hmc". A function that fails throws. torch's Store, PMIx and etcd can be wrapped
-/// so.
+/// others get it. The keys begin with "hmc". A function that fails throws.
 ///
 /// Calls come from the thread that calls Runtime::init, and only until it returns. If HMC_SECRET isn't set, the text
 /// contains the job's secret: the store must be private to the job.

@@ -80,8 +80,8 @@ class HMC_API Runtime {
   Team& world();  ///< the team of all ranks
 
   Path path(int rank) const;  ///< the wire to a rank, and the reason for it
-  std::string launcher()
-      const;  ///< the launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "PMI-1", "torchrun", "Slurm", ... or "alone"
+  /// The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "PMI-1", "torchrun", "Slurm", "a key-value store", "alone".
+  std::string launcher() const;
   Counters counters() const;
   Timeout timeout() const noexcept;  ///< the value of job_timeout
 

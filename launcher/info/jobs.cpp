@@ -22,16 +22,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
+/// Without those that can't be read: processes of other users, and processes that end meanwhile.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator each(folder, error), end; !error && each != end; each.increment(error))
+    entries.push_back(each->path());
+  return entries;
+}
+
 /// The node pages of processes that this user may inspect, each once.
 std::vector<base::NodePage> pages_of_this_user() {
   std::map<std::uint64_t, base::NodePage> pages;  // by nonce
-  std::error_code none;
-  for (const fs::directory_entry& process : fs::directory_iterator("/proc", none)) {
-    const std::string name = process.path().filename();
+  for (const fs::path& process : entries_of("/proc")) {
+    const std::string name = process.filename();
     if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
-    for (const fs::directory_entry& file : fs::directory_iterator(process.path() / "fd", none)) {
-      if (!fs::read_symlink(file.path(), none).native().starts_with("/memfd:hmc")) continue;
-      base::UniqueFd fd(::open(file.path().c_str(), O_RDWR | O_CLOEXEC));
+    for (const fs::path& file : entries_of(process / "fd")) {
+      std::error_code gone;
+      if (!fs::read_symlink(file, gone).native().starts_with("/memfd:hmc")) continue;
+      base::UniqueFd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
       if (!fd) continue;
       if (auto page = base::NodePage::observe(std::move(fd))) pages.try_emplace(page->nonce(), *page);
     }

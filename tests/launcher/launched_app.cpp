@@ -3,7 +3,11 @@
 //   launched_app [SIZE]    joins (twice if the launcher allows it), exchanges data, and prints "rank R of N by
 //   LAUNCHER" from rank 0. SIZE: the
 //                          number of ranks that must have joined.
+//   launched_app SIZE fork  rank 0 forks after the first exchange; the child can't join, and the parent goes on
 //   launched_app SIZE die  the last rank is killed after the first exchange; the others print "peer R failed"
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
@@ -46,7 +50,22 @@ bool exchange(hmc::Runtime& runtime, unsigned round) {
   return sum[0] == expected;
 }
 
-int run(int expected_size, bool die) {
+/// True if a child of this process gets Error{closed} from Runtime::init.
+bool child_is_refused() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      const hmc::Runtime runtime = hmc::Runtime::init();
+      ::_exit(1);
+    } catch (const hmc::Error& error) {
+      ::_exit(error.code() == hmc::Code::closed ? 0 : 2);
+    }
+  }
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+int run(int expected_size, const std::string& verb) {
   for (unsigned round = 0; round < 2; ++round) {
     hmc::Runtime runtime = hmc::Runtime::init();
     const int rank = runtime.rank(), size = runtime.size();
@@ -58,7 +77,8 @@ int run(int expected_size, bool die) {
       std::fprintf(stderr, "rank %d: wrong data\n", rank);
       return 4;
     }
-    if (die) {
+    if (verb == "fork" && rank == 0 && !child_is_refused()) return 6;
+    if (verb == "die") {
       if (rank == size - 1) std::raise(SIGKILL);
       runtime.world().barrier();
       return 5;
@@ -75,7 +95,7 @@ int run(int expected_size, bool die) {
 
 int main(int count, char** words) {
   try {
-    return run(count > 1 ? std::atoi(words[1]) : 0, count > 2 && std::string(words[2]) == "die");
+    return run(count > 1 ? std::atoi(words[1]) : 0, count > 2 ? words[2] : "");
   } catch (const hmc::Error& error) {
     if (error.code() == hmc::Code::peer_failed) {
       std::printf("peer %d failed\n", error.peer());

@@ -10,6 +10,7 @@
 //   member_app put R          R stops itself; the others put more to it than sockets hold, and enter the barrier
 //   member_app put_nb R       the same, with put_nb
 //   member_app late R FILE    R comes to the barrier when FILE exists
+//   member_app late_start R FILE    R calls Runtime::init when FILE exists
 //   member_app stay           all print "here", and stay until they are ended
 //
 // Survivors print "saw NS CODE PEER TEXT" (CLOCK_MONOTONIC) and end with 9.
@@ -43,6 +44,10 @@ void await_stop(int pid) {
   }
 }
 
+void await_file(const std::string& name) {
+  while (!std::ifstream(name)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& gate) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   if (verb == "die") {
@@ -57,10 +62,7 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& g
     if (::fork() == 0) ::sleep(20);
     ::_exit(1);
   }
-  if (verb == "late") {
-    while (!std::ifstream(gate)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return;
-  }
+  if (verb == "late") return await_file(gate);
   if (verb == "abort") runtime.abort(7, "the test wants it so");
   std::this_thread::sleep_for(std::chrono::seconds(60));
 }
@@ -69,6 +71,7 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& g
 
 int main(int argc, char** argv) {
   const std::string verb = argv[1];
+  if (verb == "late_start" && std::string(std::getenv("HMC_RANK")) == argv[2]) await_file(argv[3]);
   hmc::Runtime runtime = hmc::Runtime::init();
   try {
     constexpr std::size_t large = std::size_t{64} << 20;  // for the put: TCP's buffers are smaller
@@ -90,7 +93,8 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       std::this_thread::sleep_for(std::chrono::seconds(60));
     }
-    if (argc > 2 && runtime.rank() == std::atoi(argv[2])) be_odd(verb, runtime, argc > 3 ? argv[3] : "");
+    if (argc > 2 && verb != "late_start" && runtime.rank() == std::atoi(argv[2]))
+      be_odd(verb, runtime, argc > 3 ? argv[3] : "");
     if (puts) await_stop(odd_pid);
     hmc::Request request;
     if (verb == "put_nb") request = window->put_nb(std::atoi(argv[2]), 0, source.data(), large);

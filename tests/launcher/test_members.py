@@ -119,6 +119,15 @@ class Members(LauncherTest):
                         pass
                     self.assertEqual(job.finish()[0], 0)
 
+    def test_a_long_start_is_reported_and_goes_on(self):
+        with tempfile.TemporaryDirectory() as place:
+            gate = os.path.join(place, "gate")
+            with Job("-np", "3", APP, "late_start", "1", gate, env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
+                self.assertRegex(job.process.stderr.readline(), r"warn: join has waited for 0\.\d+ s for other ranks")
+                with open(gate, "w", encoding="ascii"):
+                    pass
+                self.assertEqual(job.finish()[0], 0)
+
     def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):
         self.assert_timeout_tells("2", "sh", "-c", f"{APP} stop 1; exit $?", patterns=[
             r"rank 1 .*: stopped, ", r"rank 0 .*: running, in barrier "])

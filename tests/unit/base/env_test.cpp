@@ -79,6 +79,13 @@ TEST(Env, every_setting_is_read) {
   EXPECT_EQ(env.progress, "caller");
 }
 
+TEST(Env, start_has_a_timeout_of_its_own_unless_one_is_set) {
+  EXPECT_EQ(read({}).timeout_or(Env::start_timeout), std::chrono::seconds(60));
+  EXPECT_EQ(read({{"HMC_TIMEOUT_S", "2.5"}}).timeout_or(Env::start_timeout), std::chrono::milliseconds(2500));
+  EXPECT_EQ(read({}).report, std::chrono::seconds(60));
+  EXPECT_EQ(read({{"HMC_REPORT_S", "0.5"}}).report, std::chrono::milliseconds(500));
+}
+
 TEST(Env, empty_value_counts_as_unset) {
   const Env env = read({{"HMC_RANK", ""}, {"HMC_TIMEOUT_S", ""}, {"HMC_LOG", ""}, {"HMC_TRANSPORT", ""}});
   EXPECT_FALSE(env.rank);

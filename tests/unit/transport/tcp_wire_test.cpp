@@ -107,38 +107,43 @@ TEST_F(TcpWire, puts_and_gets_around_thresholds_are_correct) {
   }
 }
 
-TEST_F(TcpWire, lost_connection_ends_the_wait_of_a_rank_without_a_transfer) {
-  const base::NodePage page = base::NodePage::create(2);
-  const base::Waiter waiter(page, 0, false);
-  zero_ = std::make_unique<Side>(0, &waiter);
-  connect();
-  std::vector<std::byte> got(64);
-  ASSERT_TRUE(zero_->get(0, got).ok());
-  one_->channel.reset();
-  one_->wire.reset();
+/// Rank 0 is one of a job with a node page.
+class TcpWireOfAJob : public TcpWire {
+ protected:
+  void SetUp() override {
+    zero_ = std::make_unique<Side>(0, &waiter_);
+    connect();
+    std::vector<std::byte> got(64);
+    ASSERT_TRUE(zero_->get(0, got).ok());
+  }
+  void TearDown() override { zero_.reset(); }  // before the waiter
+  void lose_connection() {
+    one_->channel.reset();
+    one_->wire.reset();
+  }
+  const base::NodePage page_ = base::NodePage::create(2);
+  const base::Waiter waiter_{page_, 0, false};
+};
+
+TEST_F(TcpWireOfAJob, lost_connection_ends_the_wait_of_a_rank_without_a_transfer) {
+  lose_connection();
   const auto limit = base::Deadline::after(std::chrono::seconds(60));
-  while (page.aborted().ok() && !limit.expired()) zero_->wire->progress();
-  EXPECT_EQ(page.aborted().code, Code::peer_failed);
-  EXPECT_EQ(page.aborted().peer, 1);
-  EXPECT_EQ(page.abort_text(), "rank 0 lost its connection to rank 1");
+  while (page_.aborted().ok() && !limit.expired()) zero_->wire->progress();
+  EXPECT_EQ(page_.aborted().code, Code::peer_failed);
+  EXPECT_EQ(page_.aborted().peer, 1);
+  EXPECT_EQ(page_.abort_text(), "rank 0 lost its connection to rank 1");
 }
 
-TEST_F(TcpWire, lost_connection_after_the_end_of_the_job_fails_nothing) {
-  const base::NodePage page = base::NodePage::create(2);
-  const base::Waiter waiter(page, 0, false);
-  zero_ = std::make_unique<Side>(0, &waiter);
-  connect();
-  std::vector<std::byte> got(64);
-  ASSERT_TRUE(zero_->get(0, got).ok());
+TEST_F(TcpWireOfAJob, lost_connection_after_the_end_of_the_job_fails_nothing) {
   zero_->wire->all_left();
-  one_->channel.reset();
-  one_->wire.reset();
+  lose_connection();
   const auto limit = base::Deadline::after(std::chrono::seconds(60));
   while (zero_->wire->lost_rank() < 0 && !limit.expired()) zero_->wire->progress();
   EXPECT_EQ(zero_->wire->lost_rank(), 1);
+  // Longer than the second after which it would fail the job.
   const auto later = base::Deadline::after(std::chrono::milliseconds(1500));
   while (!later.expired()) zero_->wire->progress();
-  EXPECT_TRUE(page.aborted().ok());
+  EXPECT_TRUE(page_.aborted().ok());
 }
 
 TEST_F(TcpWire, closed_peer_fails_its_transfers) {
