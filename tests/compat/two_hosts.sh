@@ -5,6 +5,7 @@ set -euo pipefail
 examples=$1
 # shellcheck source=tests/support/two_hosts.sh
 source "$(dirname "$0")/../support/two_hosts.sh"
+export UCX_NET_DEVICES=net0 # UCX may choose net1, on which the hosts don't reach each other
 
 # both FIRST... -- SECOND...: the first program in namespace a, the second in b, at the same time.
 both() {
