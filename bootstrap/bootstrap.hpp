@@ -16,6 +16,8 @@
 
 namespace hmc::bootstrap {
 
+class Membership;
+
 /// A rank's facts, at most 128 bytes when sent. After the rendezvous every rank has the facts of all ranks.
 struct RankFacts {
   std::int32_t rank = -1;
@@ -44,6 +46,9 @@ class Bootstrap : public base::Exchange {
 
   /// Notifies every rank (node pages, control connections) and the launcher.
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
+  /// Null: ranks that end can't be replaced or left out.
+  virtual Membership* membership() noexcept { return nullptr; }
+
   /// Sends the goodbye. Afterwards the exit of this rank isn't a failure. Not collective.
   virtual void leave() noexcept = 0;
 };

@@ -186,6 +186,9 @@ std::int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime) {
 const char* hmc_runtime_launcher(hmc_runtime_t runtime) {
   return runtime == nullptr ? nullptr : runtime->launcher.c_str();
 }
+int hmc_runtime_is_replacement(hmc_runtime_t runtime) {
+  return runtime != nullptr && runtime->object.is_replacement() ? 1 : 0;
+}
 hmc_team_t hmc_runtime_world(hmc_runtime_t runtime) { return runtime == nullptr ? nullptr : &runtime->world; }
 
 hmc_code hmc_runtime_path(hmc_runtime_t runtime, int rank, hmc_path* path) {

@@ -106,6 +106,12 @@ hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result) {
 hmc_code hmc_team_leaders(hmc_team_t team, hmc_team_t* result) {
   return derive("leaders", team, result, [](hmc::Team& t) { return t.leaders(); });
 }
+hmc_code hmc_team_shrink(hmc_team_t world) {
+  return with(world, "shrink", [](hmc::Team& t) { t = t.shrink(); });
+}
+hmc_code hmc_team_grow(hmc_team_t world, std::int64_t timeout_ns) {
+  return with(world, "grow", [&](hmc::Team& t) { t = t.grow(timeout_of(timeout_ns)); });
+}
 hmc_code hmc_team_close(hmc_team_t team) {
   return with(team, "Team::close", [](hmc::Team& t) { t.close(); });
 }

@@ -117,6 +117,10 @@ hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, std::size_t by
 hmc_code hmc_window_close(hmc_window_t window) {
   return with(window, "Window::close", [](hmc::Window& w) { w.close(); });
 }
+hmc_code hmc_window_rebind(hmc_window_t window, hmc_team_t team) {
+  return with(window, "Window::rebind",
+              [&](hmc::Window& w) { w.rebind(required(team, "Window::rebind", "the team").object); });
+}
 void hmc_window_destroy(hmc_window_t window) { delete window; }
 int hmc_window_is_open(hmc_window_t window) { return window != nullptr && window->object.is_open() ? 1 : 0; }
 

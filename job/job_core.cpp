@@ -17,6 +17,7 @@
 
 #include <hmc/version.hpp>
 
+#include "bootstrap/membership.hpp"
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
@@ -239,75 +240,140 @@ bool is_own_shortage(const Error& error) noexcept {
 
 }  // namespace
 
-std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> owned, const base::Env& env) {
-  const std::shared_ptr<bootstrap::Bootstrap> bootstrap = std::move(owned);
+JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env) {
+  collectives::Settings settings;
+  settings.algorithms = env.coll;
+  settings.deterministic = env.deterministic;
+  settings.private_buffers = env.coll_private;
+  settings.rows = read_rows(env.coll_file);
+  settings.rows_file = env.coll_file;
+
+  std::shared_ptr<rma::Fabric> fabric = make_fabric(bootstrap, env);
+  NetworkModel model(*fabric, bootstrap->facts(), env);
+  const rma::OperationScope user(*fabric, "Runtime::init");
+  set_peer_addresses(*fabric, env, settings.rows, model);
+  for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
+  fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
+                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+
+  auto world = base::make_owned<rma::TeamCore>(fabric);
+  settings.parameters = model.agree(*world);
+  collectives::attach(*world, settings);
+  // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
+  base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
+  line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
+  return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
+}
+
+JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env)
+    : env_(env), first_(std::move(bootstrap)), regroup_(first_, env) {
+  memory::look_for_devices();
+  if (bootstrap::Membership* const membership = first_->membership(); membership && membership->is_replacement()) {
+    regroup_.stand_by([this](std::unique_ptr<bootstrap::Bootstrap> joined) { use(build(std::move(joined), env_)); });
+    return;
+  }
   try {
-    memory::look_for_devices();
-    collectives::Settings settings;
-    settings.algorithms = env.coll;
-    settings.deterministic = env.deterministic;
-    settings.private_buffers = env.coll_private;
-    settings.rows = read_rows(env.coll_file);
-    settings.rows_file = env.coll_file;
-
-    std::shared_ptr<rma::Fabric> fabric = make_fabric(bootstrap, env);
-    NetworkModel model(*fabric, bootstrap->facts(), env);
-    const rma::OperationScope user(*fabric, "Runtime::init");
-    set_peer_addresses(*fabric, env, settings.rows, model);
-    for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
-    fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
-                     fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
-
-    auto world = base::make_owned<rma::TeamCore>(fabric);
-    settings.parameters = model.agree(*world);
-    collectives::attach(*world, settings);
-    // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
-    base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
-    line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
-    return std::make_unique<JobCore>(bootstrap, fabric, std::move(world));
+    use(build(first_, env_));
   } catch (const Error& error) {
     // The other ranks wait for this rank. The abort gives them the cause. Without it they would only detect its exit.
     if (is_own_shortage(error))
-      bootstrap->abort(1, fmt::format("rank {} can't start: {}", bootstrap->rank(), error.what()));
+      first_->abort(1, fmt::format("rank {} can't start: {}", first_->rank(), error.what()));
     throw;
   }
 }
 
-JobCore::JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
-                 std::shared_ptr<rma::TeamCore> world)
-    : bootstrap_(std::move(bootstrap)), fabric_(std::move(fabric)), world_(std::move(world)) {
-  for (const bootstrap::RankFacts& facts : bootstrap_->facts()) node_count_ = std::max(node_count_, facts.node + 1);
+JobCore::~JobCore() {
+  if (current_.fabric == nullptr) return;
+  current_.fabric->regroup = nullptr;
+  current_.fabric->background.stop();
+  current_.fabric->background.end_all();
+  // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
+  current_.fabric->life->open = 0;
 }
 
-JobCore::~JobCore() {
-  fabric_->background.stop();
-  fabric_->background.end_all();
-  // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
-  fabric_->life->open = 0;
+int JobCore::node_count() const noexcept {
+  int last = 0;
+  for (const bootstrap::RankFacts& facts : current_.bootstrap->facts()) last = std::max(last, facts.node);
+  return last + 1;
+}
+
+bool JobCore::is_replacement() const noexcept {
+  const bootstrap::Membership* const membership = first_->membership();
+  return membership != nullptr && membership->is_replacement();
+}
+
+void JobCore::use(Parts fresh) {
+  fresh.fabric->regroup = [this](rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
+    return regroup(which, timeout);
+  };
+  const std::lock_guard lock(mutex_);
+  current_ = std::move(fresh);
+}
+
+/// The caller's Team keeps the old world, and with it the fabric, until this call returns. The old windows keep their
+/// memory until Window::rebind.
+std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
+  const bool shrinks = which == rma::Fabric::Regroup::shrink;
+  const char* const operation = shrinks ? "shrink" : "grow";
+  const Parts old = current_;
+  if (first_->membership() == nullptr)
+    throw Error(Code::unavailable, operation, fmt::format("{} can't leave out or replace ranks", first_->launcher()));
+  if (closing_) throw Error(Code::closed, operation, "Runtime::close was called");
+  const base::Status status = old.bootstrap->node_page().aborted();
+  if (status.code == Code::aborted) rma::throw_status(*old.fabric, status, {operation});
+  const auto stop = [&old] {
+    old.fabric->background.stop();
+    old.fabric->background.end_all();
+  };
+  Parts fresh;
+  const auto rebuild = [&](std::unique_ptr<bootstrap::Bootstrap> joined) {
+    fresh = {};
+    fresh = build(std::move(joined), env_);
+  };
+  if (shrinks) {
+    stop();  // this job has failed: no transfer of it may touch the caller's buffers from here on
+    regroup_.shrink(rebuild);
+  } else {
+    regroup_.grow(timeout, rebuild);  // if it fails, this job goes on
+    stop();
+  }
+  old.fabric->regroup = nullptr;
+  old.fabric->life->open = 0;
+  use(std::move(fresh));
+  if (old.bootstrap != first_) old.bootstrap->leave();
+  return current_.world.core();
+}
+
+void JobCore::abort(int exit_code, std::string_view text) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (current_.bootstrap != nullptr) current_.bootstrap->abort(exit_code, text);
+  if (current_.bootstrap != first_) first_->abort(exit_code, text);  // the launcher hears only this one
 }
 
 void JobCore::close() {
-  if (fabric_->closed()) rma::throw_closed_runtime(*fabric_, "Runtime::close");
+  rma::Fabric& fabric = *current_.fabric;
+  if (fabric.closed()) rma::throw_closed_runtime(fabric, "Runtime::close");
   // After a failed close the ranks may be at different steps, so no collective step can be repeated.
   if (std::exchange(closing_, true)) throw Error(Code::closed, "Runtime::close", "an earlier close failed");
-  const rma::OperationScope user(*fabric_, "Runtime::close", base::SetupCall::runtime_close);
+  const rma::OperationScope user(fabric, "Runtime::close", base::SetupCall::runtime_close);
   base::Status streams;
   const auto take = [&](const base::Status& status) {
     if (streams.ok()) streams = status;
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
-  for (device::OpenStreams* const each : fabric_->open_streams) take(each->complete_streams());
-  const std::exception_ptr unheard = world_.core()->collectives->close();
-  fabric_->background.stop();
-  fabric_->background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
+  for (device::OpenStreams* const each : fabric.open_streams) take(each->complete_streams());
+  const std::exception_ptr unheard = current_.world.core()->collectives->close();
+  fabric.background.stop();
+  fabric.background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
   rma::close_step(unheard,
-                  [&] { rma::barrier_for(*fabric_, *bootstrap_, fabric_->deadline(), base::Activity::closing); });
-  for (const device::OpenStreams* const each : fabric_->open_streams) take(each->compare());
-  for (const auto& wire : fabric_->wires) wire->all_left();
-  bootstrap_->leave();
-  fabric_->life->open = 0;
+                  [&] { rma::barrier_for(fabric, *current_.bootstrap, fabric.deadline(), base::Activity::closing); });
+  for (const device::OpenStreams* const each : fabric.open_streams) take(each->compare());
+  for (const auto& wire : fabric.wires) wire->all_left();
+  current_.bootstrap->leave();
+  if (current_.bootstrap != first_) first_->leave();
+  fabric.life->open = 0;
   if (unheard != nullptr) std::rethrow_exception(unheard);
-  rma::require(*fabric_, streams, {"Runtime::close"});
+  rma::require(fabric, streams, {"Runtime::close"});
 }
 
 }  // namespace hmc::job

@@ -2,39 +2,54 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <string_view>
 
 #include <hmc/runtime.hpp>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/launchers/regroup.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/rma/team_core.hpp"
 
 namespace hmc::job {
 
-/// One rank's membership of a job. Creation (make_core) and close are collective over the job. The destructor is local.
+/// One rank's membership of a job. Creation and close are collective over the job. The destructor is local.
 class JobCore {
  public:
-  JobCore(std::shared_ptr<bootstrap::Bootstrap> bootstrap, std::shared_ptr<rma::Fabric> fabric,
-          std::shared_ptr<rma::TeamCore> world);
+  /// Joins the launcher's job: checks that all ranks have the same settings, chooses a wire to each peer, creates the
+  /// world team. Throws Error.
+  JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
+  JobCore(const JobCore&) = delete;
+  JobCore& operator=(const JobCore&) = delete;
   ~JobCore();
   /// Call once. A call after a failed close throws Error{closed}.
   void close();
+  void abort(int exit_code, std::string_view text) noexcept;
 
-  bootstrap::Bootstrap& bootstrap() const noexcept { return *bootstrap_; }
-  rma::Fabric& fabric() const noexcept { return *fabric_; }
-  Team& world() noexcept { return world_; }
-  int node_count() const noexcept { return node_count_; }
+  bootstrap::Bootstrap& bootstrap() const noexcept { return *current_.bootstrap; }
+  rma::Fabric& fabric() const noexcept { return *current_.fabric; }
+  Team& world() noexcept { return current_.world; }
+  int node_count() const noexcept;
+  bool is_replacement() const noexcept;
 
  private:
-  std::shared_ptr<bootstrap::Bootstrap> bootstrap_;
-  std::shared_ptr<rma::Fabric> fabric_;
-  Team world_;
-  int node_count_ = 1;
+  /// What a new job replaces.
+  struct Parts {
+    std::shared_ptr<bootstrap::Bootstrap> bootstrap;
+    std::shared_ptr<rma::Fabric> fabric;
+    Team world;
+  };
+  static Parts build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
+  std::shared_ptr<rma::TeamCore> regroup(rma::Fabric::Regroup which, std::chrono::nanoseconds timeout);
+  void use(Parts fresh);
+
+  base::Env env_;
+  std::shared_ptr<bootstrap::Bootstrap> first_;  ///< the launcher's job
+  bootstrap::Regroup regroup_;
+  std::mutex mutex_;  ///< current_: abort may be called from any thread
+  Parts current_;
   bool closing_ = false;
 };
-
-/// Collective over the job: checks that all ranks have the same settings, chooses a wire to each peer, creates the
-/// world team. Throws Error.
-std::unique_ptr<JobCore> make_core(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
 
 }  // namespace hmc::job

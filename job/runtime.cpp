@@ -49,13 +49,13 @@ Runtime Runtime::init() {
     base::throw_forked("Runtime::init", env.rank.value_or(-1));
   std::unique_ptr<bootstrap::Bootstrap> bootstrap = bootstrap::detect(env);
   if (env.rank || bootstrap->size() > 1) joined_in.store(base::this_process(), std::memory_order_relaxed);
-  return Runtime(job::make_core(std::move(bootstrap), env));
+  return Runtime(std::make_unique<job::JobCore>(std::move(bootstrap), env));
 }
 
 Runtime Runtime::init(const KeyValueStore& store, int rank, int size) {
   const base::Env env = base::Env::from_process();
   warn_of_misspelt_names(env);
-  return Runtime(job::make_core(bootstrap::join_over(store, rank, size, env), env));
+  return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env));
 }
 
 Runtime::Runtime(std::unique_ptr<job::JobCore> core) : core_(std::move(core)) {}
@@ -91,6 +91,7 @@ int Runtime::node(int rank) const {
 }
 
 int Runtime::node_count() const noexcept { return core_ != nullptr ? core_->node_count() : 0; }
+bool Runtime::is_replacement() const { return core().is_replacement(); }
 Team& Runtime::world() { return core().world(); }
 
 Path Runtime::path(int rank) const {
@@ -109,7 +110,7 @@ Counters Runtime::counters() const {
 Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
 
 void Runtime::abort(int exit_code, const std::string& text) noexcept {
-  if (core_ != nullptr && !core_->fabric().is_forked()) core_->bootstrap().abort(exit_code, text);
+  if (core_ != nullptr && !core_->fabric().is_forked()) core_->abort(exit_code, text);
 }
 
 }  // namespace hmc

@@ -78,9 +78,10 @@ bool Keeper::send(const KeeperRequest& request) noexcept {
   return ::send(socket_.get(), &request, sizeof(request), MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(request));
 }
 
-void Keeper::launch(std::string_view store) {
+void Keeper::launch(KeeperRequest::What what, std::string_view store, int rank) {
   KeeperRequest request{};
-  request.what = KeeperRequest::What::launch;
+  request.what = what;
+  request.rank = rank;
   if (store.size() >= sizeof(request.store)) throw LaunchError(exit_own_failure, "the store's address is too long");
   std::memcpy(request.store, store.data(), store.size());
   send(request);  // next() reports the death of the keeper

@@ -20,10 +20,11 @@ namespace hmc::launcher {
 // ---- messages between hmcrun and its keeper, over a SOCK_SEQPACKET pair
 
 struct KeeperRequest {
-  enum class What : int { launch, signal, kill_all };
+  enum class What : int { launch, launch_again, signal, kill_all };
   What what;
   int signal;
-  char store[128];  ///< launch: HMC_STORE, with its final zero
+  int rank;         ///< launch_again
+  char store[128];  ///< launch, launch_again: HMC_STORE, with its final zero
 };
 
 struct KeeperEvent {
@@ -64,7 +65,9 @@ class Keeper {
   static Keeper start(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area);
 
   /// Starts the ranks in order; stops at the first failure.
-  void launch(std::string_view store);
+  void launch(std::string_view store) { launch(KeeperRequest::What::launch, store, -1); }
+  /// Starts a rank that has ended (--respawn).
+  void launch_again(std::string_view store, int rank) { launch(KeeperRequest::What::launch_again, store, rank); }
   /// Sends a signal to the process group of every running rank.
   void signal(int signal) noexcept;
   /// Kills all descendants at once.
@@ -81,6 +84,7 @@ class Keeper {
 
  private:
   Keeper(base::UniqueFd socket, pid_t pid) noexcept : socket_(std::move(socket)), pid_(pid) {}
+  void launch(KeeperRequest::What what, std::string_view store, int rank);
   bool send(const KeeperRequest& request) noexcept;
 
   base::UniqueFd socket_;

@@ -187,14 +187,17 @@ void KeeperProcess::handle_messages() {
       return;
     }
     switch (request.what) {
-      case KeeperRequest::What::launch: launch(request.store); break;
+      case KeeperRequest::What::launch: launch(request.store, 0, plan_.options.ranks); break;
+      case KeeperRequest::What::launch_again:
+        if (stage_ == Stage::running) launch(request.store, request.rank, request.rank + 1);
+        break;
       case KeeperRequest::What::signal: signal_ranks(request.signal); break;
       case KeeperRequest::What::kill_all: begin_killing(); break;
     }
   }
 }
 
-void KeeperProcess::launch(const char* store) {
+void KeeperProcess::launch(const char* store, int first, int last) {
   stage_ = Stage::running;
   std::vector<char*> argv;
   for (const std::string& word : plan_.options.command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -205,7 +208,7 @@ void KeeperProcess::launch(const char* store) {
   envp.push_back(store_entry.data());
   envp.insert(envp.end(), 3, nullptr);  // HMC_RANK, HMC_NODE and the final null
 
-  for (int rank = 0; rank < plan_.options.ranks; ++rank) {
+  for (int rank = first; rank < last; ++rank) {
     const SpawnResult result = launch_one(rank, argv, envp);
     if (result.error == 0) {
       ranks_[static_cast<std::size_t>(rank)] = result.pid;
@@ -218,6 +221,7 @@ void KeeperProcess::launch(const char* store) {
     send(event);
     break;
   }
+  if (plan_.options.respawns > 0) return;
   // Now only the ranks hold their ends of the streams, so a stream ends when its last holder exits.
   streams_.ranks.clear();
   streams_.terminal_in.reset();
@@ -246,6 +250,7 @@ SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::v
   request.cpus = &place.cpus;
   request.inherited = &inherited_;
   const SpawnResult result = spawn(request);
+  if (plan_.options.respawns > 0) return result;  // a further process of the rank needs them
   streams.out.reset();
   streams.err.reset();
   return result;

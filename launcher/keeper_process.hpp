@@ -56,7 +56,7 @@ class KeeperProcess {
   void step();
   int poll_ms() const noexcept;
   void handle_messages();
-  void launch(const char* store);
+  void launch(const char* store, int first, int last);
   SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
   void signal_ranks(int signal) noexcept;
   /// Reaps all children that have exited. Returns true if no child is left.

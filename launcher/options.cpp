@@ -30,6 +30,7 @@ struct Words {
   std::string nodes;
   std::string timeout;
   std::string bind_to;
+  std::string respawn;
 };
 
 [[noreturn]] void refuse(const std::string& text) { throw UsageError(text); }
@@ -74,6 +75,10 @@ void declare(CLI::App& app, Options& options, Words& words) {
   app.add_option("--output-filename", options.output_dir,
                  "Write each rank's output to DIR/rank.N/stdout and stderr; with --tag-output also to the terminal")
       ->type_name("DIR");
+  app.add_flag("--keep-going", options.keep_going, "Leave the other ranks running when a rank fails (Team::shrink)");
+  app.add_option("--respawn", words.respawn,
+                 "Start a failed rank again, at most K times in the job (Team::grow); implies --keep-going")
+      ->type_name("K");
   app.add_option("--bind-to", words.bind_to, "none (default), core: one core per rank, numa: a NUMA node's cores")
       ->type_name("WHAT");
   app.add_flag("--report-bindings", options.report_bindings, "Print on stderr the CPUs of each rank");
@@ -98,6 +103,8 @@ void check(Options& options, const Words& words) {
     refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
   if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
   if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);
+  if (!words.respawn.empty()) options.respawns = number("--respawn", words.respawn, most_ranks);
+  options.keep_going |= options.respawns > 0;
   if (options.command.empty()) refuse("the program is missing");
 }
 

@@ -17,6 +17,8 @@ struct Options {
   bool tag_output = false;
   std::string output_dir;  ///< empty: none
   std::optional<std::chrono::nanoseconds> timeout;
+  bool keep_going = false;
+  int respawns = 0;  ///< the number of failed ranks that are started again
   BindTo bind_to = BindTo::none;
   bool report_bindings = false;
   bool dry_run = false;

@@ -44,6 +44,7 @@ Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& contro
 
 int Supervisor::run() {
   while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
+  if (!status_ && !lost_.empty()) return status_after_losses();
   if (!status_) {
     const std::vector<int> silent = control_.ranks_without_goodbye();
     if (!silent.empty())
@@ -126,11 +127,40 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   const base::Status notice = control_.failure_known_to(rank);  // read before this rank's exit is recorded
   if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
+  if (plan_.options.keep_going && !status_) return go_on_without(rank);
   if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
   if (status_ || cause_deadline_ || !failed) return;
   if (!may_be_a_consequence(rank, notice)) return set_cause(rank);
   possible_cause_ = rank;
   cause_deadline_ = base::Deadline::after(blame_delay);
+}
+
+void Supervisor::go_on_without(int rank) {
+  const int wait_status = at(rank).wait_status;
+  const std::vector<int> silent = control_.ranks_without_goodbye();
+  const bool has_closed = std::find(silent.begin(), silent.end(), rank) == silent.end();
+  if (status_of(wait_status) == 0) {
+    some_closed_ |= has_closed;
+    return;
+  }
+  lost_.push_back(rank);
+  const bool starts_again = !has_closed && others_run() && respawned_ < plan_.options.respawns;
+  print_message("{} {}{}", name_of(rank), describe_end(wait_status),
+                starts_again  ? "; starting it again"
+                : others_run() ? "; the others go on"
+                               : "");
+  if (!starts_again) return;
+  ++respawned_;
+  at(rank).state = State::waiting;
+  keeper_.launch_again(control_.store_address(), rank);
+}
+
+/// The job has succeeded if ranks have closed it. Otherwise the status is that of the rank that the others name.
+int Supervisor::status_after_losses() const {
+  if (some_closed_) return 0;
+  const base::Status notice = control_.failure_known_to(lost_.front());
+  const bool is_named = notice.peer >= 0 && std::find(lost_.begin(), lost_.end(), notice.peer) != lost_.end();
+  return status_of(at(is_named ? notice.peer : lost_.front()).wait_status);
 }
 
 /// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit

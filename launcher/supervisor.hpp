@@ -49,6 +49,8 @@ class Supervisor {
   void rank_ended(const KeeperEvent& event);
   bool may_be_a_consequence(int rank, const base::Status& notice);
   void set_cause(int rank);
+  void go_on_without(int rank);
+  int status_after_losses() const;
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
   void timed_out();
@@ -73,6 +75,10 @@ class Supervisor {
   std::optional<int> status_;  ///< the first cause
   int possible_cause_ = -1;    ///< a failed rank, whose failure may be a consequence
   int suspect_ = -1;           ///< the failure is a consequence of the end of this rank, or (-1) of an abort
+  // --keep-going
+  std::vector<int> lost_;  ///< ranks that failed, in this order
+  int respawned_ = 0;
+  bool some_closed_ = false;  ///< a rank has closed the job and ended with 0
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;

@@ -111,7 +111,7 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
                   "set the same one for every rank, or for none");
     env.store = store_of(*record, mine);
     const Secret secret = key_of(Secret::from_hex(env.secret.empty() ? record->secret : env.secret), record->job);
-    return join_tcp(env, std::make_unique<HostedServices>(secret, nullptr), deadline);
+    return join_tcp(env, std::make_unique<HostedServices>(secret, nullptr), deadline, member.check);
   }
   Secret secret;
   Record record;
@@ -128,7 +128,8 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
   }
   exchange.publish(record.text(), deadline);
   env.store = "127.0.0.1:" + record.port;
-  return join_tcp(env, std::make_unique<HostedServices>(key_of(secret, record.job), std::move(store)), deadline);
+  return join_tcp(env, std::make_unique<HostedServices>(key_of(secret, record.job), std::move(store)), deadline,
+                  member.check);
 }
 
 std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Member& member, base::Env env,

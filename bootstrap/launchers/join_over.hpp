@@ -1,6 +1,7 @@
 // join_over: joins a job whose launcher only passes one text from rank 0 to the other ranks.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -29,6 +30,7 @@ struct Member {
   int size = 1;
   std::string launcher;      ///< for Runtime::launcher()
   bool on_one_node = false;  ///< all ranks are on this machine, so the store needs no network
+  std::function<void()> check = nullptr;  ///< called while this rank waits for the others; throws to end the wait
 };
 
 /// Rank 0 runs the store on a free port and publishes {secret, machine, addresses}; the others connect to the first of

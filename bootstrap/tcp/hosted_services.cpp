@@ -122,10 +122,10 @@ void HostedServices::report_death(int rank, Deadline deadline) {
   (void)agent_->wait_for_goodbyes(deadline);
 }
 
-void HostedServices::end(Deadline deadline) {
-  if (agent_) (void)agent_->wait_for_goodbyes(deadline);
+void HostedServices::end(Deadline deadline, bool recovered) {
+  if (agent_) (void)(recovered ? agent_->wait_for_all(deadline) : agent_->wait_for_goodbyes(deadline));
   agent_.reset();
-  if (store_) (void)store_->wait_for_goodbyes(deadline);
+  if (store_) (void)(recovered ? store_->wait_for_all(deadline) : store_->wait_for_goodbyes(deadline));
   store_.reset();
   local_secret_.reset();
 }

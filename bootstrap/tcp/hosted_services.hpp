@@ -37,8 +37,9 @@ class HostedServices {
 
   /// This process's rank ends without a goodbye: notifies the ranks that use its agent.
   void report_death(int rank, base::Deadline deadline);
-  /// Ends the services when all ranks that use them have sent their goodbyes, at the latest at the deadline.
-  void end(base::Deadline deadline);
+  /// Ends the services when all ranks that use them have sent their goodbyes, at the latest at the deadline. After a
+  /// failure they end at once, unless `recovered`: the remaining ranks still use them.
+  void end(base::Deadline deadline, bool recovered);
 
  private:
   class ProcessWatch;

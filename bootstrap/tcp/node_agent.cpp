@@ -76,7 +76,7 @@ NodeAgent::NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConne
 
 NodeAgent::~NodeAgent() {
   loop_.stop();
-  if (store_ == nullptr || !all_left()) return;
+  if (store_ == nullptr || !all_gone()) return;
   // The goodbyes must arrive, so close only after the store has read them and has closed its end.
   ControlConnection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
@@ -172,12 +172,18 @@ bool NodeAgent::all_left() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& each) { return each.second.left; });
 }
 
+bool NodeAgent::all_gone() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [this](const auto& each) { return each.second.left || dead_.contains(each.first); });
+}
+
 std::size_t NodeAgent::local_index_of(int rank) const {
   return static_cast<std::size_t>(std::lower_bound(members_.begin(), members_.end(), rank) - members_.begin());
 }
 
 void NodeAgent::finish_if_all_left() {
   if (failure_ || (!members_.empty() && all_left())) over_.set();
+  if (!members_.empty() && all_gone()) all_gone_.set();
 }
 
 void NodeAgent::rank_lost(int rank, const std::string& cause, bool notify) {
@@ -193,7 +199,8 @@ void NodeAgent::rank_lost(int rank, const std::string& cause, bool notify) {
     notice.text = text;
   }
   fail(notice);
-  send_to_store(Death(notice));
+  send_to_store(Death{rank, notice});
+  finish_if_all_left();
   if (notify && events_.on_rank_lost) events_.on_rank_lost(rank, cause);
 }
 
@@ -223,6 +230,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
+    case MessageType::vote: return ask_store<Vote>(from, frame);
     default: return false;
   }
 }
@@ -241,6 +249,17 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   if (facts.rank < 0 || facts.rank >= job_size_) {
     return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
   }
+  const bool replaces = !members_.empty() && ranks_.contains(facts.rank) && dead_.contains(facts.rank);
+  if (replaces) {
+    dead_.erase(facts.rank);
+    from.registered = true;
+    from.rank = facts.rank;
+    ranks_[facts.rank].peer = &from;
+    send_to_store(Join{job_size_, {facts}});
+    from.connection.send(Page{page_.nonce(), true}, {page_fd_});
+    from.connection.send(table_);
+    return true;
+  }
   if (ranks_.contains(facts.rank)) return refuse(fmt::format("rank {} has joined already, on this node", facts.rank));
   if (!members_.empty()) return refuse(fmt::format("rank {} is too late: all ranks have joined already", facts.rank));
 
@@ -248,7 +267,7 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   from.rank = facts.rank;
   ranks_[facts.rank] = Local{&from, false};
   joining_.push_back(facts);
-  from.connection.send(Page{page_.nonce()}, {page_fd_});
+  from.connection.send(Page{page_.nonce(), false}, {page_fd_});
   if (failure_) from.connection.send(*failure_);
   return true;
 }
@@ -339,6 +358,7 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
       const auto table = decode<Table>(frame);
       if (!table) return false;
       for (const auto& [rank, local] : ranks_) members_.push_back(rank);
+      table_ = *table;
       shares_.emplace(members_.size());
       send_to_ranks(frame.type, frame.payload);
       finish_if_all_left();
@@ -366,6 +386,11 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
       const auto reply = decode<MissingReply>(frame);
       return reply && forward(reply->rank, frame.type, frame.payload);
     }
+    case MessageType::decision: {
+      const auto decision = decode<DecisionFor>(frame);
+      return decision && forward(decision->rank, frame.type, frame.payload);
+    }
+    case MessageType::lost: send_to_ranks(frame.type, frame.payload); return true;
     case MessageType::failure: {
       const auto failure = decode<Failure>(frame);
       if (failure) fail(*failure);

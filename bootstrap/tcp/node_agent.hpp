@@ -42,6 +42,8 @@ class NodeAgent final : private PeerLoop::Handler {
   void report_death(int rank, std::string cause);
   /// Returns true when every rank of the node has sent its goodbye or the job has failed, and false at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+  /// Returns true when every rank of the node has sent its goodbye or has ended.
+  bool wait_for_all(base::Deadline deadline) { return all_gone_.wait(deadline); }
 
   /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,
   /// at most a second.
@@ -107,6 +109,7 @@ class NodeAgent final : private PeerLoop::Handler {
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
+  bool all_gone() const;
   std::size_t local_index_of(int rank) const;
 
   int job_size_;
@@ -121,9 +124,11 @@ class NodeAgent final : private PeerLoop::Handler {
   std::vector<int> members_;        // empty until the table has arrived
   std::map<std::uint64_t, LocalRound> rounds_;
   std::optional<NodeShares> shares_;
-  std::set<int> dead_;
+  Table table_;                     // for replacements
+  std::set<int> dead_;              // not those that were replaced
   std::optional<Failure> failure_;
   Completion over_;
+  Completion all_gone_;
 };
 
 }  // namespace hmc::bootstrap

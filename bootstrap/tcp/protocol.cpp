@@ -25,6 +25,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::welcome: return 0;
     case MessageType::page:
     case MessageType::missing_query:
+    case MessageType::lost:
     case MessageType::goodbye: return small;
     case MessageType::node_hello:
     case MessageType::round_failed:
@@ -36,7 +37,9 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::share_result: return text;
     case MessageType::join:
     case MessageType::table:
-    case MessageType::missing_reply: return table;
+    case MessageType::missing_reply:
+    case MessageType::vote:
+    case MessageType::decision: return table;
     case MessageType::share_offer:  // a node may have many ranks
     case MessageType::publish:
     case MessageType::reply: return longest_value_bytes + text;

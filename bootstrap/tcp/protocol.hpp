@@ -1,8 +1,8 @@
 // The control protocol: messages between ranks, node agents and the store, and the frames that carry them.
 //
-//   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye
+//   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
-//                    failure, refusal
+//                    failure, refusal, decision, lost
 //   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death
 //   store -> agent   welcome, then messages for the ranks
 #pragma once
@@ -17,6 +17,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/bootstrap.hpp"
+#include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/bytes.hpp"
 
@@ -44,6 +45,9 @@ enum class MessageType : std::uint16_t {
   failure,
   refusal,
   goodbye,
+  vote,
+  decision,
+  lost,
 };
 
 inline constexpr std::size_t rank_facts_bytes = 68;
@@ -60,7 +64,7 @@ using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 // ---- frames
 
 inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 2;
+inline constexpr std::uint16_t protocol_version = 3;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
 /// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
@@ -154,8 +158,9 @@ struct Join {  // one rank from a rank; several from an agent
 
 struct Page {  // with the page's memfd
   std::uint64_t nonce = 0;
+  bool replaces = false;  ///< this process replaces a process of the rank that has ended
   static constexpr auto type = MessageType::page;
-  static constexpr auto fields = std::tuple(&Page::nonce);
+  static constexpr auto fields = std::tuple(&Page::nonce, &Page::replaces);
 };
 
 struct Table {
@@ -282,14 +287,43 @@ template <MessageType Type> struct NoticeOf : Notice {
   static constexpr auto type = Type;
 };
 using Abort = NoticeOf<MessageType::abort>;      ///< a rank called abort
-using Death = NoticeOf<MessageType::death>;      ///< a rank's connection to its agent ended
 using Failure = NoticeOf<MessageType::failure>;  ///< the job has ended, with the reason
 using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), is rejected
+
+struct Death {  // a rank has ended without a goodbye
+  std::int32_t ended = -1;
+  Notice cause;  ///< may name another rank
+  static constexpr auto type = MessageType::death;
+  static constexpr auto fields = std::tuple(&Death::ended, &Death::cause);
+};
 
 struct Goodbye {
   std::int32_t rank = -1;
   static constexpr auto type = MessageType::goodbye;
   static constexpr auto fields = std::tuple(&Goodbye::rank);
+};
+
+// The agreements by which the remaining processes form a new job (membership.hpp).
+
+struct Vote {
+  Ballot ballot;
+  std::uint64_t timeout_ms = 0;  ///< 0: none
+  std::int32_t rank = -1;
+  static constexpr auto type = MessageType::vote;
+  static constexpr auto fields = std::tuple(&Vote::ballot, &Vote::timeout_ms, &Vote::rank);
+};
+
+struct DecisionFor {
+  Decision decision;
+  std::int32_t rank = -1;  ///< the recipient
+  static constexpr auto type = MessageType::decision;
+  static constexpr auto fields = std::tuple(&DecisionFor::decision, &DecisionFor::rank);
+};
+
+struct Lost {  // the process of a rank has ended; unlike `failure`, sent for each
+  RankProcess process;
+  static constexpr auto type = MessageType::lost;
+  static constexpr auto fields = std::tuple(&Lost::process);
 };
 
 // ---- encoding
@@ -299,6 +333,13 @@ template <>
 inline constexpr auto fields_of<RankFacts> = std::tuple(&RankFacts::rank, &RankFacts::node, &RankFacts::local_index,
                                                         &RankFacts::pid, &RankFacts::machine, &RankFacts::network,
                                                         &RankFacts::cpus, &RankFacts::further_cpus);
+template <> inline constexpr auto fields_of<RankProcess> = std::tuple(&RankProcess::rank, &RankProcess::life);
+template <>
+inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok,
+                                                     &Ballot::text);
+template <>
+inline constexpr auto fields_of<Decision> = std::tuple(&Decision::number, &Decision::agreed, &Decision::members,
+                                                       &Decision::missing, &Decision::text);
 
 template <typename T>
 concept Number = std::is_integral_v<T> || std::is_enum_v<T>;

@@ -17,6 +17,7 @@ StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& 
       facts_(static_cast<std::size_t>(job_size)),
       homes_(static_cast<std::size_t>(job_size)),
       rounds_(job_size),
+      agreements_(job_size),
       loop_(secret, *this) {
   base::UniqueFd listener = listen_tcp(bind);
   address_ = address_of(listener.get());
@@ -37,6 +38,7 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::death: return handle_as<Death>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
+    case MessageType::vote: return handle_as<Vote>(from, frame);
     default: return false;
   }
 }
@@ -64,6 +66,12 @@ bool StoreServer::handle(ControlPeer& from, const Join& message) {
   for (const RankFacts& each : message.ranks) {
     if (!in_job(each.rank)) return false;
     const auto index = static_cast<std::size_t>(each.rank);
+    if (facts_[index].rank >= 0 && agreements_.has_ended(each.rank)) {  // a replacement
+      agreements_.replace(each.rank);
+      facts_[index].pid = each.pid;
+      homes_[index] = &from;
+      continue;
+    }
     if (facts_[index].rank >= 0) {
       from.connection.send(
           Refusal({Code::invalid_config, each.rank, 0,
@@ -125,16 +133,49 @@ bool StoreServer::handle(ControlPeer& from, const MissingQuery& message) {
 
 bool StoreServer::handle(ControlPeer& from, const Abort& message) {
   if (!lives_at(message.rank, from)) return false;
-  if (!failure_ && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
+  if ((!failure_ || agreements_.were_used()) && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
   fail(message);
   return true;
 }
 
 bool StoreServer::handle(ControlPeer& /*from*/, const Death& message) {
   // The rank may have exited before it joined; then its node is unknown.
-  if (!in_job(message.rank)) return false;
-  if (!rounds_.has_left(message.rank)) fail(message);
+  if (!in_job(message.ended) || !in_job(message.cause.rank)) return false;
+  if (rounds_.has_left(message.ended)) return true;
+  fail(message.cause);
+  rank_ended(message.ended);
   return true;
+}
+
+bool StoreServer::handle(ControlPeer& from, const Vote& message) {
+  if (!lives_at(message.rank, from)) return false;
+  for (const RankProcess& each : message.ballot.members)
+    if (!in_job(each.rank)) return false;
+  send_decisions(agreements_.vote(message));
+  return true;
+}
+
+void StoreServer::send_decisions(const std::vector<DecisionFor>& decisions) {
+  for (const DecisionFor& each : decisions)
+    if (ControlPeer* const agent = home(each.rank)) agent->connection.send(each);
+}
+
+void StoreServer::rank_ended(int rank) {
+  if (agreements_.has_ended(rank)) return;
+  send_to_all(Lost{agreements_.process(rank)});
+  send_decisions(agreements_.end(rank));
+  finish_if_all_gone();
+}
+
+void StoreServer::finish_if_all_gone() {
+  for (int rank = 0; rank < size_; ++rank)
+    if (!rounds_.has_left(rank) && !agreements_.has_ended(rank)) return;
+  all_gone_.set();
+}
+
+int StoreServer::on_turn() {
+  send_decisions(agreements_.expire());
+  return agreements_.left_ms();
 }
 
 bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {
@@ -142,6 +183,7 @@ bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {
   keys_.forget(message.rank);
   for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
   if (rounds_.left() == static_cast<std::size_t>(size_)) over_.set();
+  finish_if_all_gone();
   return true;
 }
 
@@ -161,6 +203,7 @@ void StoreServer::on_end(ControlPeer& peer) {
                                  [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
   fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0,
         fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault)});
+  for (const int rank : lost) rank_ended(rank);
 }
 
 void StoreServer::fail(Notice notice) {

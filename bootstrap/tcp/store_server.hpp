@@ -29,10 +29,13 @@ class StoreServer final : private PeerLoop::Handler {
   /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
   /// at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+  /// Returns true when every rank has sent its goodbye or has ended.
+  bool wait_for_all(base::Deadline deadline) { return all_gone_.wait(deadline); }
 
  private:
   void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(ControlPeer& peer) override;
+  int on_turn() override;
 
   // Each returns false if the message violates the protocol.
   bool handle(ControlPeer& from, const NodeHello& message);
@@ -44,6 +47,7 @@ class StoreServer final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, const Abort& message);
   bool handle(ControlPeer& from, const Death& message);
   bool handle(ControlPeer& from, const Goodbye& message);
+  bool handle(ControlPeer& from, const Vote& message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     const auto message = decode<Message>(frame);
     return message && handle(from, *message);
@@ -61,6 +65,9 @@ class StoreServer final : private PeerLoop::Handler {
     }
   }
   void send_replies(const std::vector<Reply>& replies);
+  void send_decisions(const std::vector<DecisionFor>& decisions);
+  void rank_ended(int rank);
+  void finish_if_all_gone();
   void fail(Notice notice);
 
   int size_;
@@ -72,8 +79,10 @@ class StoreServer final : private PeerLoop::Handler {
   std::int32_t registrations_ = 0;
   StoreRounds rounds_;
   StoreKeys keys_;
+  StoreAgreements agreements_;
   std::optional<Failure> failure_;
   Completion over_;
+  Completion all_gone_;
   PeerLoop loop_;  // last: its thread uses the other members
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bootstrap/common.hpp"
 
 namespace hmc::bootstrap {
@@ -110,6 +112,113 @@ std::vector<Reply> StoreKeys::lookup(const Lookup& message) {
   if (found != values_.end()) return {{message.id, message.rank, Code::success, found->second}};
   waiting_[message.rank] = {message.id, message.key};
   return {};
+}
+
+std::vector<std::int32_t> StoreAgreements::missing(const Agreement& agreement) const {
+  std::vector<std::int32_t> ranks;
+  std::set<std::int32_t> members;
+  bool some_gone = false;
+  for (const RankProcess& each : agreement.members) {
+    members.insert(each.rank);
+    some_gone = some_gone || is_gone(each);
+    if (!is_gone(each) && !agreement.voted.contains(each.rank)) ranks.push_back(each.rank);
+  }
+  if (agreement.step != Ballot::Step::grow || some_gone) return ranks;
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
+    if (!members.contains(rank) && !standing_by_.contains(rank)) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<DecisionFor> StoreAgreements::vote(const Vote& vote) {
+  used_ = true;
+  const Ballot& ballot = vote.ballot;
+  if (ballot.step == Ballot::Step::stand_by) {
+    standing_by_.insert(vote.rank);
+    return decide_ready();
+  }
+  if (const auto late = expired_.find(ballot.number); late != expired_.end()) return {{late->second, vote.rank}};
+  const auto [found, is_new] = open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}});
+  Agreement& agreement = found->second;
+  if (agreement.step != ballot.step || agreement.members != ballot.members) {
+    constexpr const char* text = "the ranks called shrink() and grow() in different orders, or on different teams";
+    return {{{ballot.number, false, {}, {}, text}, vote.rank}};
+  }
+  if (is_new && vote.timeout_ms != 0)
+    agreement.deadline = base::Deadline::after(std::chrono::milliseconds(vote.timeout_ms));
+  agreement.voted.insert(vote.rank);
+  if (!ballot.ok && agreement.ok) agreement.text = ballot.text;
+  agreement.ok = agreement.ok && ballot.ok;
+  return decide_ready();
+}
+
+std::vector<DecisionFor> StoreAgreements::end(int rank) {
+  if (has_ended(rank)) return {};
+  ended_[static_cast<std::size_t>(rank)] = true;
+  standing_by_.erase(rank);
+  return decide_ready();
+}
+
+void StoreAgreements::replace(int rank) {
+  ++life_[static_cast<std::size_t>(rank)];
+  ended_[static_cast<std::size_t>(rank)] = false;
+}
+
+std::vector<DecisionFor> StoreAgreements::decide_ready() {
+  std::vector<DecisionFor> decisions;
+  for (auto next = open_.begin(); next != open_.end();) {
+    const auto each = next++;  // decide() erases it
+    if (!missing(each->second).empty()) continue;
+    for (DecisionFor& one : decide(each)) decisions.push_back(std::move(one));
+  }
+  return decisions;
+}
+
+std::vector<DecisionFor> StoreAgreements::expire() {
+  std::vector<DecisionFor> decisions;
+  for (auto next = open_.begin(); next != open_.end();) {
+    const auto each = next++;
+    if (!each->second.deadline || !each->second.deadline->expired()) continue;
+    constexpr std::size_t most_remembered = 64;
+    if (expired_.size() >= most_remembered) expired_.erase(expired_.begin());
+    for (DecisionFor& one : decide(each)) {
+      expired_[one.decision.number] = one.decision;
+      decisions.push_back(std::move(one));
+    }
+  }
+  return decisions;
+}
+
+int StoreAgreements::left_ms() const noexcept {
+  int least = -1;
+  for (const auto& [number, agreement] : open_)
+    if (agreement.deadline) least = least < 0 ? agreement.deadline->left_ms() : std::min(least, agreement.deadline->left_ms());
+  return least;
+}
+
+std::vector<DecisionFor> StoreAgreements::decide(Open::iterator which) {
+  const Agreement& agreement = which->second;
+  Decision decision{which->first, agreement.ok, {}, missing(agreement), agreement.text};
+  bool some_gone = false;
+  for (const RankProcess& each : agreement.members) {
+    some_gone = some_gone || is_gone(each);
+    if (!is_gone(each) && agreement.voted.contains(each.rank)) decision.members.push_back(each);
+  }
+  if (!decision.missing.empty() || (some_gone && agreement.step != Ballot::Step::shrink)) decision.agreed = false;
+  if (agreement.step == Ballot::Step::grow && decision.agreed) {
+    decision.members.clear();
+    for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
+      decision.members.push_back(process(rank));
+  }
+  std::vector<DecisionFor> decisions;
+  for (const std::int32_t rank : agreement.voted) decisions.push_back({decision, rank});
+  if (agreement.step == Ballot::Step::grow && decision.agreed) {
+    // A rank of the team can't stand by, so no recipient is listed twice.
+    for (const std::int32_t rank : standing_by_)
+      if (!agreement.voted.contains(rank)) decisions.push_back({decision, rank});
+    standing_by_.clear();
+  }
+  open_.erase(which);
+  return decisions;
 }
 
 }  // namespace hmc::bootstrap

@@ -1,9 +1,10 @@
 // The state of the store, without sockets: StoreRounds, the allgathers and barriers in progress; StoreKeys, the
-// published keys and the lookups that wait for a key.
+// published keys and the lookups that wait for a key; StoreAgreements, the votes in progress.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -62,6 +63,50 @@ class StoreKeys {
   std::map<std::string, base::Bytes> values_;
   std::map<std::int32_t, Waiting> waiting_;  // by rank
   std::size_t bytes_ = 0;
+};
+
+/// Which process is which rank, and the agreements that aren't decided. A process that has ended isn't waited for.
+class StoreAgreements {
+ public:
+  explicit StoreAgreements(int job_size) : life_(static_cast<std::size_t>(job_size)), ended_(life_.size()) {}
+
+  RankProcess process(int rank) const noexcept { return {rank, life_[static_cast<std::size_t>(rank)]}; }
+  bool has_ended(int rank) const noexcept { return ended_[static_cast<std::size_t>(rank)]; }
+  bool were_used() const noexcept { return used_; }
+
+  // Each returns the decisions to send.
+  std::vector<DecisionFor> vote(const Vote& vote);
+  std::vector<DecisionFor> end(int rank);  ///< the rank's process has ended
+  std::vector<DecisionFor> expire();       ///< decides the agreements whose deadlines have passed
+  /// A new process is the rank, whose last process has ended.
+  void replace(int rank);
+  /// The time until expire() has work; -1: none.
+  int left_ms() const noexcept;
+
+ private:
+  struct Agreement {
+    Ballot::Step step{};
+    std::vector<RankProcess> members;
+    std::set<std::int32_t> voted;
+    bool ok = true;
+    std::string text;
+    std::optional<base::Deadline> deadline;
+  };
+  using Open = std::map<std::uint64_t, Agreement>;
+
+  bool is_gone(const RankProcess& one) const noexcept {
+    return one.life != life_[static_cast<std::size_t>(one.rank)] || has_ended(one.rank);
+  }
+  std::vector<std::int32_t> missing(const Agreement& agreement) const;
+  std::vector<DecisionFor> decide_ready();
+  std::vector<DecisionFor> decide(Open::iterator which);
+
+  std::vector<std::uint32_t> life_;  // by rank
+  std::vector<bool> ended_;          // by rank: its last process
+  Open open_;
+  std::set<std::int32_t> standing_by_;
+  std::map<std::uint64_t, Decision> expired_;  // for votes that arrive after the deadline
+  bool used_ = false;
 };
 
 }  // namespace hmc::bootstrap

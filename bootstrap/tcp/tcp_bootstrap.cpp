@@ -14,6 +14,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/common.hpp"
+#include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/hosted_services.hpp"
 #include "bootstrap/tcp/socket.hpp"
@@ -29,9 +30,10 @@ using SharedSegment = std::shared_ptr<base::Segment>;
 
 /// One rank's connection to its node's agent, and the services that this process runs for other ranks. Sends requests,
 /// and waits for each answer until the deadline, an abort, or the end of the agent. One thread at a time, except abort.
-class TcpBootstrap final : public Bootstrap, private base::NodeLink {
+class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Membership {
  public:
-  TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline);
+  TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline,
+               std::function<void()> check);
   ~TcpBootstrap() override;
 
   int rank() const noexcept override { return mine_.rank; }
@@ -63,6 +65,13 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   void abort(int exit_code, std::string_view text) noexcept override;
   void leave() noexcept override;
 
+  Membership* membership() noexcept override { return this; }
+  bool is_replacement() const noexcept override { return replaces_; }
+  Decision agree(const Ballot& ballot, std::chrono::nanoseconds timeout) override;
+  void require_alive(const std::vector<RankProcess>& processes) override;
+  void publish_for(const std::vector<RankProcess>& processes, std::string_view key, base::ByteView value) override;
+  base::Bytes lookup_for(const std::vector<RankProcess>& processes, std::string_view key, Deadline deadline) override;
+
  private:
   struct ShareRound {
     std::uint64_t number = 0;
@@ -90,6 +99,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   void handle(const Frame& frame, std::vector<base::UniqueFd> fds);
   void agent_lost();
   void throw_if_over(const char* operation);
+  void throw_if_lost(const std::vector<RankProcess>& processes, const char* operation) const;
   void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
   [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
   [[noreturn]] void fail(Code code, const char* operation, std::string text) const {
@@ -121,6 +131,11 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   std::uint64_t share_round_ = 0;  // the round of `received_`
   std::uint64_t requests_ = 0;
   std::atomic<bool> left_{false};
+  std::function<void()> check_;  // throws if the join can't complete; null after the join
+  bool replaces_ = false;
+  bool recovering_ = false;  // the failure of the job no longer ends this object's calls
+  bool agent_lost_ = false;
+  std::vector<RankProcess> lost_;
 
   // received messages that no call has consumed yet
   std::optional<Result> result_;
@@ -130,11 +145,13 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink {
   std::optional<MissingReply> missing_;
   std::optional<Refusal> refusal_;
   std::optional<Failure> failure_;
+  std::optional<Decision> decision_;
 };
 
 // ---- joining and leaving
 
-TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline)
+TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline,
+                           std::function<void()> check)
     : launcher_(env.launcher),
       timeout_(env.timeout),
       report_(env.report),
@@ -142,9 +159,11 @@ TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices>
       services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
-      connection_(services_->reach_agent(env, deadline), services_->secret(), ControlConnection::Side::client) {
+      connection_(services_->reach_agent(env, deadline), services_->secret(), ControlConnection::Side::client),
+      check_(std::move(check)) {
   agent_pid_ = peer_of(connection_.fd()).pid;
   join(deadline);
+  check_ = nullptr;
   services_->watch_agent(agent_pid_, facts_, members_, page_);
 }
 
@@ -173,7 +192,7 @@ void TcpBootstrap::leave() noexcept {
     flush(Deadline::after(std::chrono::seconds(1)));
   } catch (...) {  // the agent then reports the exit of this rank as a failure
   }
-  services_->end(Deadline::after(timeout_));  // the services of this process must outlive the ranks that use them
+  services_->end(Deadline::after(timeout_), recovering_);  // the services of this process must outlive the ranks that use them
 }
 
 TcpBootstrap::~TcpBootstrap() {
@@ -184,7 +203,7 @@ TcpBootstrap::~TcpBootstrap() {
   services_->report_death(mine_.rank, soon);
   services_->stop_watching();
   connection_.finish();
-  services_->end(soon);
+  services_->end(soon, false);
 }
 
 void TcpBootstrap::abort(int exit_code, std::string_view text) noexcept {
@@ -327,17 +346,71 @@ base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) {
   return std::move(reply_->value);
 }
 
+// ---- Membership
+
+Decision TcpBootstrap::agree(const Ballot& ballot, std::chrono::nanoseconds timeout) {
+  using std::chrono::milliseconds;
+  constexpr const char* operation = "agreement on the ranks";
+  recovering_ = true;
+  decision_.reset();
+  const bool has_deadline = timeout > std::chrono::nanoseconds::zero() && timeout != base::Env::no_timeout;
+  const auto ms = has_deadline ? std::max<std::int64_t>(1, std::chrono::ceil<milliseconds>(timeout).count()) : 0;
+  throw_if_over(operation);
+  send(Vote{ballot, static_cast<std::uint64_t>(ms), mine_.rank});
+  const bool stands_by = ballot.step == Ballot::Step::stand_by;
+  // The store keeps the deadline, so that all ranks get the same decision.
+  (void)wait(operation, Deadline::after(base::Env::no_timeout),
+             [&] { return decision_ && (stands_by || decision_->number == ballot.number); });
+  return *std::exchange(decision_, std::nullopt);
+}
+
+void TcpBootstrap::throw_if_lost(const std::vector<RankProcess>& processes, const char* operation) const {
+  for (const RankProcess& each : processes)
+    if (std::find(lost_.begin(), lost_.end(), each) != lost_.end())
+      throw_failure(Code::peer_failed, operation, mine_.rank, each.rank, fmt::format("rank {} has ended", each.rank));
+}
+
+void TcpBootstrap::require_alive(const std::vector<RankProcess>& processes) {
+  constexpr const char* operation = "agreement on the ranks";
+  read_messages();
+  throw_if_over(operation);
+  throw_if_lost(processes, operation);
+}
+
+void TcpBootstrap::publish_for(const std::vector<RankProcess>& processes, std::string_view key, base::ByteView value) {
+  require_alive(processes);
+  publish(key, value);
+}
+
+base::Bytes TcpBootstrap::lookup_for(const std::vector<RankProcess>& processes, std::string_view key,
+                                     Deadline deadline) {
+  constexpr const char* operation = "agreement on the ranks";
+  throw_if_over(operation);
+  const std::uint64_t id = requests_++;
+  send(Lookup{id, mine_.rank, std::string(key)});
+  const auto ready = [&] {
+    throw_if_lost(processes, operation);
+    return reply_ && reply_->id == id;
+  };
+  if (!wait(operation, deadline, ready)) fail(Code::timeout, operation, "no rank has started the new job's store");
+  return std::move(reply_->value);
+}
+
 // ---- waiting
 
 bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::function<bool()>& ready) {
   // The page's abort word may be set before the agent's message arrives, or without one. Rarely in long waits: else
   // the waits of thousands of ranks on one machine fill its cores.
-  constexpr int longest_look_ms = 640;
+  constexpr int shortest_look_ms = 20, longest_look_ms = 640;
   std::int64_t interval = report_.count(), next_report = base::now_ns() + interval;
-  for (int look_again_ms = 20;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
+  for (int look_again_ms = shortest_look_ms;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
     read_messages();
     if (ready()) return true;
     throw_if_over(operation);
+    if (check_) {
+      check_();
+      look_again_ms = shortest_look_ms;
+    }
     if (deadline.expired()) return false;
     if (base::now_ns() >= next_report) {
       if (page_.segment() && page_.claim_report(base::now_ns(), interval))
@@ -362,6 +435,12 @@ void TcpBootstrap::sleep_on_socket(int timeout_ms) {
 void TcpBootstrap::throw_if_over(const char* operation) {
   if (refusal_) throw_failure(refusal_->code, operation, mine_.rank, -1, refusal_->text, "is each rank started once?");
   if (left_) throw_failure(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
+  if (recovering_ && page_.aborted().code != Code::aborted) {
+    if (!agent_lost_) return;
+    throw_failure(Code::unavailable, operation, mine_.rank, -1,
+                  "the process that ran the job's control plane for this node has ended",
+                  "under hmcrun the control plane doesn't end with a rank");
+  }
   if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);
   if (failure_) throw_failure(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
 }
@@ -409,6 +488,7 @@ void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
       if (const auto page = decode<Page>(frame); page && fds.size() == 1) {
         page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),
                                       page->nonce);
+        replaces_ = recovering_ = page->replaces;
       }
       return;
     case MessageType::table:
@@ -437,6 +517,12 @@ void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
     case MessageType::missing_reply:
       if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);
       return;
+    case MessageType::decision:
+      if (auto decision = decode<DecisionFor>(frame)) decision_ = std::move(decision->decision);
+      return;
+    case MessageType::lost:
+      if (const auto lost = decode<Lost>(frame)) lost_.push_back(lost->process);
+      return;
     case MessageType::refusal:
       if (auto refusal = decode<Refusal>(frame)) refusal_ = std::move(refusal);
       return;
@@ -452,6 +538,7 @@ void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
 
 /// The agent's process ended or closed this connection. This rank may be the only one that can report it to the node.
 void TcpBootstrap::agent_lost() {
+  agent_lost_ = true;
   if (left_ || refusal_ || failure_) return;
   const std::string why = connection_.fault().empty() ? "" : ": " + connection_.fault();
   if (!page_.segment()) {
@@ -485,9 +572,9 @@ std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadlin
   return join_tcp(env, std::make_unique<HostedServices>(env, deadline), deadline);
 }
 
-std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services,
-                                    base::Deadline deadline) {
-  return std::make_unique<TcpBootstrap>(env, std::move(services), deadline);
+std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline,
+                                    std::function<void()> check) {
+  return std::make_unique<TcpBootstrap>(env, std::move(services), deadline, std::move(check));
 }
 
 }  // namespace hmc::bootstrap

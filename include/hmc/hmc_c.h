@@ -215,6 +215,8 @@ HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
 /* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL
  * runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
+/* 1 if this process replaces a process of its rank that has ended: the job is in progress (hmc_team_grow). */
+HMC_C_API int hmc_runtime_is_replacement(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
 
@@ -261,6 +263,9 @@ HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size
                                                 hmc_window_t* window);
 /* Collective. Completes this rank's puts, waits for all ranks, and frees the memory. */
 HMC_C_API hmc_code hmc_window_close(hmc_window_t window);
+/* Collective over the team, after hmc_team_shrink or hmc_team_grow: exposes the same memory to this team. The data stays.
+ * A replacement calls hmc_window_create_over_buffer instead. */
+HMC_C_API hmc_code hmc_window_rebind(hmc_window_t window, hmc_team_t team);
 HMC_C_API void hmc_window_destroy(hmc_window_t window);
 HMC_C_API int hmc_window_is_open(hmc_window_t window);
 
@@ -437,6 +442,11 @@ HMC_C_API hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team
 /* A team of these ranks in this order. Every rank of the parent passes the same list. */
 HMC_C_API hmc_code hmc_team_subset(hmc_team_t team, const int* ranks, size_t count, hmc_team_t* result);
 HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
+/* After the end of a rank: collective over the remaining ranks. The world becomes a team of these ranks, numbered anew
+ * in the old order. HMC_UNAVAILABLE if the launcher's control plane has ended with the rank: see Team::shrink. */
+HMC_C_API hmc_code hmc_team_shrink(hmc_team_t world);
+/* Waits until each rank that has ended is replaced. The world gets its original ranks again: see Team::grow. */
+HMC_C_API hmc_code hmc_team_grow(hmc_team_t world, int64_t timeout_ns);
 /* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);
 /* The first rank of each node. */

@@ -77,7 +77,9 @@ class HMC_API Runtime {
   int node() const noexcept;  ///< this rank's node; nodes are numbered 0 to node_count() - 1
   int node(int rank) const;   ///< a rank's node
   int node_count() const noexcept;
-  Team& world();  ///< the team of all ranks
+  Team& world();  ///< the team of all ranks; after Team::shrink or Team::grow the new one
+  /// True if this process replaces a process of its rank that has ended: the job is in progress (Team::grow).
+  bool is_replacement() const;
 
   Path path(int rank) const;  ///< the wire to a rank, and the reason for it
   /// The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "PMI-1", "torchrun", "Slurm", "a key-value store", "alone".

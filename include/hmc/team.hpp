@@ -107,6 +107,19 @@ class HMC_API Team {
   Team node_team();
   /// The first rank of each node.
   Team leaders();
+  // ---- after the end of a rank: collective over the remaining ranks of the world (Runtime::world)
+  /// A team of the ranks that remain; it replaces Runtime::world(). The ranks are numbered anew, in the old order, and
+  /// errors name these numbers. The other teams stay closed; Window::rebind keeps windows. If another rank ends during
+  /// the call, it is left out too. Error{unavailable} if the launcher's control plane has ended with the rank:
+  ///  - under hmcrun never
+  ///  - otherwise if rank 0 has ended, or the lowest rank of this node
+  Team shrink();
+  /// Waits until each rank that has ended is replaced, by `hmcrun --respawn` or by a process that is started with the
+  /// rank's environment. Returns the team of the original size and order; it replaces Runtime::world(). In a
+  /// replacement Runtime::init returns with this team. Error{timeout}: some ranks weren't replaced, and the world goes
+  /// on. Error{peer_failed}: another rank has ended; call shrink().
+  Team grow(Timeout timeout = job_timeout);
+
   /// Collective: completes operations in flight and frees the team's memory. The caller waits for the team's requests
   /// first: after close() they are invalid. Error{invalid_argument} on every rank if a rank has a window of the team
   /// open. Runtime::close closes the world.

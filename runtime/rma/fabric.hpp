@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ class OpenStreams;
 namespace hmc::rma {
 
 class WindowCore;
+class TeamCore;
 class DeviceAccess;
 
 /// A rank of the job, as this rank reaches it.
@@ -120,6 +122,10 @@ class Fabric {
     double latency_us = 0;
   };
   std::vector<Figures> device_figures;
+
+  /// Team::shrink and Team::grow: the world of a new job; set by the job.
+  enum class Regroup : std::uint8_t { shrink, grow };
+  std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
 
   WindowRegistry windows;
   std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world

@@ -154,6 +154,13 @@ DeviceHandle Window::device_handle(MemoryType type, int device) {
 }
 
 void Window::close() { open_core(core_, "Window::close").close(); }
+void Window::rebind(Team& team) {
+  WindowCore& old = core_here(core_, "Window::rebind");
+  rma::TeamCore& over = open_team(team, "Window::rebind");
+  std::shared_ptr<WindowCore> fresh = rma::create_window_over(over, old.retire(), nullptr, WindowCore::Role::user);
+  fresh->take_allocations(old);
+  core_ = std::move(fresh);
+}
 bool Window::is_open() const noexcept { return core_ != nullptr && core_->is_open(); }
 
 std::size_t Window::bytes() const { return core_here(core_, "Window::bytes").bytes(); }

@@ -71,10 +71,14 @@ Error argument_error(const Fabric& fabric, Code code, const char* operation, int
 WindowResources::WindowResources(std::shared_ptr<Fabric> of) noexcept : fabric(std::move(of)) {}
 
 WindowResources::~WindowResources() {
+  retire_part();
+  release_part();
+}
+
+void WindowResources::retire_part() noexcept {
   disconnect();
   // Without close() the peers may still access the part.
   for (; registered > 0; --registered) fabric->wires[registered - 1]->retire_region(registered_region);
-  release_part();
 }
 
 void WindowResources::disconnect() noexcept {
@@ -133,6 +137,14 @@ void WindowCore::close() {
   if (own_.has_devices && !fabric().closed()) unheard = barrier_before_close(fabric(), exchange(), std::move(unheard));
   own_.release_part();
   if (unheard != nullptr) std::rethrow_exception(unheard);
+}
+
+std::shared_ptr<memory::Allocation> WindowCore::retire() {
+  if (std::exchange(open_, false) && keeps_team_ != nullptr) --keeps_team_->open_windows;
+  own_.retire_part();
+  own_.devices.reset();
+  fabric().windows.remove(*this);
+  return own_.allocation;
 }
 
 DeviceAccess& WindowCore::devices() {

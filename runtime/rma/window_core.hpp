@@ -49,6 +49,8 @@ struct WindowResources {
 
   /// Destroys the paths to the peers. Verbs then see a window of no ranks.
   void disconnect() noexcept;
+  /// Disconnects, and deregisters this rank's part while peers may still access it.
+  void retire_part() noexcept;
   /// Deregisters this rank's part and frees it. Only after disconnect(), and when no peer accesses the part.
   void release_part() noexcept;
 
@@ -79,6 +81,10 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
 
   /// Collective.
   void close();
+  /// Local: ends the access of peers to this rank's part, and returns its memory, which this object also keeps.
+  std::shared_ptr<memory::Allocation> retire();
+  /// The symmetric allocations of a retired window.
+  void take_allocations(const WindowCore& old) { allocator_ = old.allocator_; }
   bool is_open() const noexcept { return open_ && !fabric().is_forked(); }
   std::uint64_t id() const noexcept { return id_; }
   std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }

@@ -28,7 +28,7 @@ template <typename Body> void as_ranks(int size, int nodes, Body&& body) {
   std::vector<std::thread> threads;
   for (auto& place : places) {
     threads.emplace_back([&body, mine = std::move(place)]() mutable {
-      Runtime runtime(hmc::job::make_core(std::move(mine), hmc::base::Env::from_process()));
+      Runtime runtime(std::make_unique<hmc::job::JobCore>(std::move(mine), hmc::base::Env::from_process()));
       body(runtime);
       runtime.close();
     });

@@ -34,7 +34,7 @@ TEST(Algorithms, environment_forces_algorithms) {
     threads.emplace_back([&place] {
       base::Env env = base::Env::from_process();
       env.coll = "broadcast:binomial,allreduce:ring";
-      Runtime runtime(job::make_core(std::move(place), env));
+      Runtime runtime(std::make_unique<job::JobCore>(std::move(place), env));
       std::uint64_t value = 3;
       runtime.world().allreduce(&value, &value, 1, DType::u64, sum);
       EXPECT_EQ(value, 6U);
@@ -54,7 +54,7 @@ TEST(Algorithms, different_forced_algorithms_are_rejected) {
       base::Env env = base::Env::from_process();
       env.coll = rank == 0 ? "" : "allreduce:ring";
       env.timeout = 4s;
-      EXPECT_THROW(Runtime(job::make_core(std::move(places[static_cast<std::size_t>(rank)]), env)), Error);
+      EXPECT_THROW(Runtime(std::make_unique<job::JobCore>(std::move(places[static_cast<std::size_t>(rank)]), env)), Error);
     });
   }
   for (std::thread& thread : threads) thread.join();

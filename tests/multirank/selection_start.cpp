@@ -47,7 +47,7 @@ std::vector<std::string> start(int ranks, int nodes, const std::function<void(ba
         base::Env env = base::Env::from_process();
         env.log = base::LogLevel::error;
         settings(env, static_cast<int>(rank));
-        Runtime runtime(job::make_core(std::move(places[rank]), env));
+        Runtime runtime(std::make_unique<job::JobCore>(std::move(places[rank]), env));
         use(runtime);
         runtime.close();
       } catch (const Error& error) {

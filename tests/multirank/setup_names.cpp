@@ -56,7 +56,7 @@ TEST_P(TeamCreationNames, error_in_runtime_start_names_it) {
       base::Env env = base::Env::from_process();
       env.timeout = 1s;
       try {
-        (void)job::make_core(std::move(places[static_cast<std::size_t>(rank)]), env);
+        (void)std::make_unique<job::JobCore>(std::move(places[static_cast<std::size_t>(rank)]), env);
       } catch (const Error& error) {
         outcomes[static_cast<std::size_t>(rank)] = {error.code(), error.what(), {}};
       }

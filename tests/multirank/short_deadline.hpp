@@ -18,7 +18,7 @@ namespace hmc {
 /// afterwards.
 inline Runtime start_without_hurry(std::unique_ptr<bootstrap::Bootstrap> place, base::Env env) {
   env.timeout = std::chrono::seconds(60);
-  return Runtime(job::make_core(std::move(place), env));
+  return Runtime(std::make_unique<job::JobCore>(std::move(place), env));
 }
 /// Sets the deadline. Only while no verb is in flight.
 inline void set_deadline(Runtime& runtime, std::chrono::nanoseconds deadline) {

@@ -153,7 +153,7 @@ TEST_P(TeamFailure, open_team_is_closed_with_its_runtime) {
     threads.emplace_back([place = std::move(each)]() mutable {
       base::Env env = base::Env::from_process();
       if (std::get<1>(GetParam())) env.transport = "ucx";
-      Runtime runtime(job::make_core(std::move(place), env));
+      Runtime runtime(std::make_unique<job::JobCore>(std::move(place), env));
       Team team = runtime.world().split(runtime.rank() % 2);
       Window win = Window::create(team, 64);
       team.barrier();

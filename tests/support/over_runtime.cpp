@@ -27,7 +27,7 @@ class RuntimeMember final : public Member {
 class RuntimeJoiner final : public Joiner {
  public:
   std::unique_ptr<Member> join_as_thread(std::unique_ptr<bootstrap::Bootstrap> place, const base::Env& env) override {
-    return std::make_unique<RuntimeMember>(Runtime(job::make_core(std::move(place), env)));
+    return std::make_unique<RuntimeMember>(Runtime(std::make_unique<job::JobCore>(std::move(place), env)));
   }
   std::unique_ptr<Member> join_as_process(const base::Env&) override {
     return std::make_unique<RuntimeMember>(Runtime::init());

@@ -27,7 +27,7 @@ using Case = std::tuple<By, Last, Whose>;
 void use_and_close(int rank, int size, std::unique_ptr<bootstrap::Bootstrap> bootstrap, const Case& which,
                    const memory::Fake& fake) {
   const auto [by, last, whose] = which;
-  Runtime runtime(job::make_core(std::move(bootstrap), base::Env::from_process()));
+  Runtime runtime(std::make_unique<job::JobCore>(std::move(bootstrap), base::Env::from_process()));
   ConnBuffer buffer(0, 8192, by == By::streams ? MemoryType::NVIDIA_GPU : MemoryType::AMD_GPU);
   Team team = whose == Whose::world ? runtime.world() : runtime.world().duplicate();
   const auto stream = buffer.allocation()->provider->make_stream(0);

@@ -15,7 +15,7 @@
 namespace hmc {
 namespace {
 
-Runtime alone() { return Runtime(job::make_core(bootstrap::make_alone(), base::Env{})); }
+Runtime alone() { return Runtime(std::make_unique<job::JobCore>(bootstrap::make_alone(), base::Env{})); }
 
 TEST(RuntimeLife, moved_from_runtime_reports_closed) {
   Runtime first = alone();
