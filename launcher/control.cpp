@@ -36,7 +36,8 @@ ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret,
   const base::Deadline deadline = base::Deadline::after(start_limit);
   for (int node = 0; node < plan.options.nodes; ++node) {
     auto agent =
-        bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks, {}, deadline);
+        bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks,
+                                    {.on_rank_lost = {}, .will_report = true}, deadline);
     if (!agent) throw Error(Code::error, "hmcrun", "another process already serves this job's node");
     agents_.push_back(std::move(agent));
   }

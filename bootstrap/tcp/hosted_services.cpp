@@ -84,13 +84,14 @@ HostedServices::HostedServices(const Secret& secret, std::unique_ptr<StoreServer
 
 HostedServices::~HostedServices() = default;
 
-base::UniqueFd HostedServices::reach_agent(const base::Env& env, Deadline deadline) {
+base::UniqueFd HostedServices::reach_agent(const base::Env& env, Deadline deadline,
+                                           const std::function<void()>& check) {
   const std::string name = NodeAgent::socket_name(secret_, env.node);
   base::UniqueFd socket;
   for (;;) {
     ConnectResult result = connect_unix(name, socket);
     if (result == ConnectResult::refused) {
-      agent_ = NodeAgent::start(secret_, env.store, env.node, *env.size, {}, deadline, by_ranks_ ? 0 : -1);
+      agent_ = NodeAgent::start(secret_, env.store, env.node, *env.size, {}, deadline, by_ranks_ ? 0 : -1, check);
       result = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
     }
     if (result == ConnectResult::connected) break;

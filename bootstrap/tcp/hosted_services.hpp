@@ -1,6 +1,7 @@
 // HostedServices: the parts of the control plane that a rank's process runs for other ranks.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,8 +28,8 @@ class HostedServices {
   ~HostedServices();
 
   const Secret& secret() const noexcept { return secret_; }
-  /// Connects to the node's agent. If there is none, this process runs it. Throws Error.
-  base::UniqueFd reach_agent(const base::Env& env, base::Deadline deadline);
+  /// Connects to the node's agent. If there is none, this process runs it. `check`: see join_tcp. Throws Error.
+  base::UniqueFd reach_agent(const base::Env& env, base::Deadline deadline, const std::function<void()>& check);
   /// After the rank has joined. `agent_pid`: the agent's process.
   void watch_agent(int agent_pid, const std::vector<RankFacts>& facts, const std::vector<int>& members,
                    const base::NodePage& page);

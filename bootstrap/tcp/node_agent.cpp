@@ -17,17 +17,19 @@ namespace {
 
 /// After this time an incomplete round is sent to the store, so that the store can name the missing ranks.
 constexpr auto gather_for = std::chrono::milliseconds(20);
+/// See Events::will_report.
+constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
 ControlConnection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
-                            base::Deadline deadline) {
+                            base::Deadline deadline, const std::function<void()>& check) {
   const auto refused = [&store](const std::string& fault) {
     // A store that rejects the hello closes the connection without an answer.
     return Error(Code::refused, "join",
                  fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
                  "is HMC_SECRET the same for every rank, and is HMC's version?");
   };
-  ControlConnection link(connect_tcp(store, deadline), secret, ControlConnection::Side::client);
+  ControlConnection link(connect_tcp(store, deadline, check), secret, ControlConnection::Side::client);
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
@@ -46,10 +48,11 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
 }  // namespace
 
 std::unique_ptr<NodeAgent> NodeAgent::start(const Secret& secret, const std::string& store, std::string_view node_label,
-                                            int job_size, Events events, base::Deadline deadline, int store_rank) {
+                                            int job_size, Events events, base::Deadline deadline, int store_rank,
+                                            const std::function<void()>& check) {
   base::UniqueFd listener = listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
-  ControlConnection link = introduce(secret, store, node_label, job_size, deadline);
+  ControlConnection link = introduce(secret, store, node_label, job_size, deadline, check);
   return std::unique_ptr<NodeAgent>(
       new NodeAgent(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank));
 }
@@ -92,6 +95,7 @@ void NodeAgent::report_death(int rank, std::string cause) {
     // The rank's goodbye may be unread in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
+    unreported_.erase(rank);
     rank_lost(rank, cause, false);
   });
 }
@@ -129,16 +133,28 @@ void NodeAgent::on_end(ControlPeer& peer) {
   }
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;
-  rank_lost(peer.rank,
-            peer.connection.lost_descriptors()
-                ? fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why)
-                : fmt::format("rank {} ended without Runtime::close{}", peer.rank, why),
-            true);
+  if (peer.connection.lost_descriptors())
+    return rank_lost(peer.rank, fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why), true);
+  std::string cause = fmt::format("rank {} ended without Runtime::close{}", peer.rank, why);
+  if (!events_.will_report || failure_) return rank_lost(peer.rank, cause, true);
+  unreported_.insert_or_assign(peer.rank, Unreported{std::move(cause), base::Deadline::after(report_for)});
+}
+
+void NodeAgent::report_unreported() {
+  for (auto next = unreported_.begin(); next != unreported_.end();) {
+    const auto each = next++;
+    if (!each->second.until.expired()) continue;
+    rank_lost(each->first, each->second.cause, true);
+    unreported_.erase(each);
+  }
 }
 
 int NodeAgent::on_turn() {
   flush_joins();
+  report_unreported();
   int wanted_ms = -1;
+  for (const auto& [rank, each] : unreported_)
+    wanted_ms = wanted_ms < 0 ? each.until.left_ms() : std::min(wanted_ms, each.until.left_ms());
   for (auto& [number, round] : rounds_) {
     if (round.unsent.entries.empty()) continue;
     if (round.arrived == members_.size() || round.send_by.expired()) {

@@ -28,12 +28,16 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
+    /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each that ends. The
+    /// agent waits for that call for a few milliseconds, because a rank's connection ends before its parent can reap it.
+    bool will_report = false;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store
-  /// ends.
+  /// ends. `check`: called while the store can't be reached; throws to end the wait.
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
-                                          int job_size, Events events, base::Deadline deadline, int store_rank = -1);
+                                          int job_size, Events events, base::Deadline deadline, int store_rank = -1,
+                                          const std::function<void()>& check = nullptr);
   ~NodeAgent() override;  ///< stops and joins
 
   const base::NodePage& page() const noexcept { return page_; }
@@ -106,6 +110,7 @@ class NodeAgent final : private PeerLoop::Handler {
   void fail_share(std::uint64_t round, int left);
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
+  void report_unreported();
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
@@ -125,6 +130,11 @@ class NodeAgent final : private PeerLoop::Handler {
   std::map<std::uint64_t, LocalRound> rounds_;
   std::optional<NodeShares> shares_;
   Table table_;                     // for replacements
+  struct Unreported {
+    std::string cause;
+    base::Deadline until;
+  };
+  std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report
   std::set<int> dead_;              // not those that were replaced
   std::optional<Failure> failure_;
   Completion over_;

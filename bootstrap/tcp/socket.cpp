@@ -169,7 +169,7 @@ std::string address_of(int listener) {
   return fmt::format("{}:{}", name.data(), port);
 }
 
-base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline) {
+base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline, const std::function<void()>& check) {
   std::vector<HostPort> choices;
   for (std::size_t at = 0; at <= address.size();) {
     const std::size_t end = std::min(address.find(',', at), address.size());
@@ -193,6 +193,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline) 
         why = std::strerror(error);
       }
     }
+    if (check) check();
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(pause, deadline.left()));
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
   } while (!deadline.expired());

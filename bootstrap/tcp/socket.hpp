@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,8 +21,10 @@ base::UniqueFd listen_tcp(const std::string& address);
 /// The listener's address, with its actual port.
 std::string address_of(int listener);
 /// `address` may be several, with commas: the first that answers. Retries until the deadline, because the listener may
-/// not have started yet. Throws Error{timeout}, or Error{invalid_config} for an invalid address.
-base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline);
+/// not have started yet. `check` is called between the trials; it throws to end them. Throws Error{timeout}, or
+/// Error{invalid_config} for an invalid address.
+base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline,
+                           const std::function<void()>& check = nullptr);
 /// True if the text of the address is a loopback address (127.x, ::1, localhost).
 bool is_loopback(const std::string& address);
 bool is_tcp(int socket) noexcept;

@@ -159,7 +159,7 @@ TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices>
       services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
-      connection_(services_->reach_agent(env, deadline), services_->secret(), ControlConnection::Side::client),
+      connection_(services_->reach_agent(env, deadline, check), services_->secret(), ControlConnection::Side::client),
       check_(std::move(check)) {
   agent_pid_ = peer_of(connection_.fd()).pid;
   join(deadline);
