@@ -16,28 +16,34 @@ constexpr std::chrono::seconds start_limit{10};
 
 std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bootstrap::Secret& secret,
                                                    Mailbox& mailbox) {
-  const auto on_abort = [&mailbox](int rank, int exit_code, std::string text) {
+  bootstrap::StoreServer::Events events;
+  events.on_abort = [&mailbox](int rank, int exit_code, std::string text) {
     mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
   };
   // All ranks are on this machine, so the store needs no other address.
   try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0",
-                                                    bootstrap::StoreServer::Events{on_abort});
+                                                    events);
   } catch (const Error&) {  // a machine with IPv6 only
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "[::1]:0",
-                                                    bootstrap::StoreServer::Events{on_abort});
+                                                    events);
   }
 }
 
 }  // namespace
 
 ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
-    : plan_(plan), store_(open_store(plan, secret, mailbox)) {
+    : plan_(plan), store_(plan.is_part() ? nullptr : open_store(plan, secret, mailbox)) {
   const base::Deadline deadline = base::Deadline::after(start_limit);
+  bootstrap::NodeAgent::Events events;
+  events.will_report = true;
+  if (plan.is_part()) {
+    events.on_command = [&mailbox](int value) { mailbox.post({SupervisorMessage::What::command, -1, value, {}}); };
+    events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, {}}); };
+  }
   for (int node = 0; node < plan.options.nodes; ++node) {
-    auto agent =
-        bootstrap::NodeAgent::start(secret, store_->address(), node_label(node), plan.options.ranks,
-                                    {.on_rank_lost = {}, .will_report = true}, deadline);
+    auto agent = bootstrap::NodeAgent::start(secret, store_address(), plan.label(node), plan.options.size(), events,
+                                             deadline);
     if (!agent) throw Error(Code::error, "hmcrun", "another process already serves this job's node");
     agents_.push_back(std::move(agent));
   }
@@ -47,7 +53,9 @@ bootstrap::NodeAgent& ControlPlane::agent_of(int rank) const noexcept {
   return *agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)];
 }
 
-void ControlPlane::report_death(int rank, std::string cause) { agent_of(rank).report_death(rank, std::move(cause)); }
+void ControlPlane::report_death(int rank, std::string cause) {
+  agent_of(rank).report_death(plan_.options.number(rank), std::move(cause));
+}
 
 std::vector<int> ControlPlane::ranks_without_goodbye() const {
   std::vector<int> all;
@@ -63,7 +71,7 @@ ControlPlane::RankActivity ControlPlane::activity_of(int rank) const {
   const base::NodePage& page = agent_of(rank).page();
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);
-    if (line.world_rank.load(std::memory_order_relaxed) == rank)
+    if (line.world_rank.load(std::memory_order_relaxed) == plan_.options.number(rank))
       return {line.pid.load(std::memory_order_relaxed), describe_activity(line)};
   }
   return {};

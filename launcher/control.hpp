@@ -14,14 +14,15 @@
 
 namespace hmc::launcher {
 
-/// One store, and one agent for each (emulated) node. Their threads post events to the mailbox, which must outlive
+/// One store, and one agent for each (emulated) node; in a part of a job over several hosts no store. Their threads post events to the mailbox, which must outlive
 /// this object.
 class ControlPlane {
  public:
   /// Throws hmc::Error.
   ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
 
-  std::string store_address() const { return store_->address(); }
+  std::string store_address() const { return store_ != nullptr ? store_->address() : plan_.store; }
+  // Ranks are indexes of the plan, and numbers of the job in results.
   /// Reports that a rank has died: the current calls of the other ranks fail.
   void report_death(int rank, std::string cause);
   /// The failure that is recorded in the node page of `rank`'s node: ok, peer_failed or aborted.
@@ -39,7 +40,7 @@ class ControlPlane {
   bootstrap::NodeAgent& agent_of(int rank) const noexcept;
 
   const JobPlan& plan_;
-  std::unique_ptr<bootstrap::StoreServer> store_;
+  std::unique_ptr<bootstrap::StoreServer> store_;  // null in a part
   std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // indexed by node; destroyed before the store
 };
 

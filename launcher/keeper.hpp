@@ -24,7 +24,7 @@ struct KeeperRequest {
   What what;
   int signal;
   int rank;         ///< launch_again
-  char store[128];  ///< launch, launch_again: HMC_STORE, with its final zero
+  char store[1024];  ///< launch, launch_again: HMC_STORE, with its final zero
 };
 
 struct KeeperEvent {

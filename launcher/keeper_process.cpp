@@ -230,8 +230,8 @@ void KeeperProcess::launch(const char* store, int first, int last) {
 SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp) {
   const Place& place = plan_.places[static_cast<std::size_t>(rank)];
   RankStreams& streams = streams_.ranks[static_cast<std::size_t>(rank)];
-  std::string rank_entry = fmt::format("HMC_RANK={}", rank);
-  std::string node_entry = fmt::format("HMC_NODE={}", node_label(place.node));
+  std::string rank_entry = fmt::format("HMC_RANK={}", plan_.options.number(rank));
+  std::string node_entry = fmt::format("HMC_NODE={}", plan_.label(place.node));
   envp[envp.size() - 3] = rank_entry.data();
   envp[envp.size() - 2] = node_entry.data();
 

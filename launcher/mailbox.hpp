@@ -16,10 +16,10 @@
 namespace hmc::launcher {
 
 struct SupervisorMessage {
-  enum class What { aborted, output_done };
+  enum class What { aborted, node_up, failed, node_lost, command, store_lost, output_done };
   What what;
   int rank = -1;
-  int exit_code = 0;
+  int value = 0;  ///< aborted: the exit status; command: the value
   std::string text;
 };
 

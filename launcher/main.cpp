@@ -4,16 +4,22 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <hmc/error.hpp>
 #include <new>
 
+#include "bootstrap/common.hpp"
 #include "launcher/control.hpp"
+#include "launcher/head.hpp"
+#include "launcher/hosts.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
 #include "launcher/options.hpp"
+#include "launcher/part.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/report.hpp"
 #include "launcher/streams.hpp"
@@ -25,10 +31,11 @@ namespace hmc::launcher {
 namespace {
 
 /// Blocks the signals that the supervisor reads from a descriptor, before any thread is started.
-base::UniqueFd take_signals() {
+base::UniqueFd take_signals(bool with_children) {
   sigset_t handled;
   ::sigemptyset(&handled);
   for (const int signal : {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) ::sigaddset(&handled, signal);
+  if (with_children) ::sigaddset(&handled, SIGCHLD);
   struct sigaction hup {};
   ::sigaction(SIGHUP, nullptr, &hup);
   if (hup.sa_handler != SIG_IGN) ::sigaddset(&handled, SIGHUP);  // keep the setting of nohup
@@ -66,11 +73,10 @@ int supervise(Keeper& keeper, ControlPlane& control, Supervisor& supervisor) {
   }
 }
 
-int run_job(JobPlan& plan, std::span<char> title) {
+int run_job(JobPlan& plan, const bootstrap::Secret& secret, std::span<char> title) {
   const Inherited inherited = Inherited::now();
   raise_descriptor_limit();
-  const base::UniqueFd signals = take_signals();
-  const bootstrap::Secret secret = bootstrap::Secret::random();
+  const base::UniqueFd signals = take_signals(false);
   set(plan.common, "HMC_SECRET", secret.hex());
   JobStreams streams = open_streams(plan.options);
   require_descriptors(plan.options.ranks, plan.options.nodes);
@@ -86,12 +92,51 @@ int run_job(JobPlan& plan, std::span<char> title) {
   return supervise(keeper, control, supervisor);
 }
 
+/// Also for this process, which reads HMC_TLS, HMC_NET and others for the control plane.
+void adopt(const Environment& variables) {
+  for (const std::string& entry : variables) {
+    const std::size_t equals = entry.find('=');
+    ::setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
+  }
+}
+
+/// hmcrun of one host of several, which another hmcrun has started.
+int run_part(std::span<char> title) {
+  PartOrder order = PartOrder::read(STDIN_FILENO);
+  if (::chdir(order.folder.c_str()) != 0)
+    print_message("host {}: {}: {}; the ranks run in another folder", order.host, order.folder, std::strerror(errno));
+  adopt(order.variables);
+  JobPlan plan = make_plan(std::move(order.options), environ);
+  plan.host = order.host;
+  plan.store = order.store;
+  for (const std::string& warning : plan.warnings) print_text(warning);
+  if (plan.options.report_bindings) print_text(describe_bindings(plan));
+  return run_job(plan, bootstrap::Secret::from_hex(order.secret), title);
+}
+
+std::string describe_hosts(const std::vector<HostRanks>& hosts) {
+  std::string text;
+  for (const HostRanks& each : hosts) text += fmt::format("host {}: {}\n", each.host, bootstrap::list_ranks(each.numbers));
+  return text;
+}
+
 int run(int argc, char** argv) {
   fill_standard_descriptors();
+  if (argc == 2 && std::strcmp(argv[1], "--part") == 0) return run_part(title_area(argc, argv));
   Options options = parse_options(std::vector<std::string>(argv + 1, argv + argc));
   if (!options.print.empty()) {
     print_to_stdout(options.print);
     return 0;
+  }
+  std::vector<std::string> warnings;
+  const Environment environment = common_environment(environ, options.env, warnings);
+  if (const std::vector<Host> hosts = find_hosts(options, environment); !hosts.empty()) {
+    const std::vector<HostRanks> ranks = assign_ranks(hosts, options);
+    for (const std::string& warning : warnings) print_text(warning);
+    if (options.dry_run) return print_to_stdout(describe_hosts(ranks)), 0;
+    adopt(environment);
+    const base::UniqueFd signals = take_signals(true);
+    return run_on_hosts(options, ranks, environment, signals.get());
   }
   JobPlan plan = make_plan(std::move(options), environ);
   for (const std::string& warning : plan.warnings) print_text(warning);
@@ -100,7 +145,7 @@ int run(int argc, char** argv) {
     print_to_stdout(describe_plan(plan));
     return 0;
   }
-  return run_job(plan, title_area(argc, argv));
+  return run_job(plan, bootstrap::Secret::random(), title_area(argc, argv));
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ struct Words {
   std::string timeout;
   std::string bind_to;
   std::string respawn;
+  std::string map_by;
+  std::string per_host;
 };
 
 [[noreturn]] void refuse(const std::string& text) { throw UsageError(text); }
@@ -60,11 +62,29 @@ BindTo binding(const std::string& word) {
   refuse(fmt::format("--bind-to {}: give none, core or numa", word));
 }
 
+MapBy mapping(const std::string& word) {
+  if (word == "slot") return MapBy::slot;
+  if (word == "node") return MapBy::node;
+  if (word == "numa") return MapBy::numa;
+  refuse(fmt::format("--map-by {}: give slot, node or numa", word));
+}
+
 void declare(CLI::App& app, Options& options, Words& words) {
   app.prefix_command();
   app.footer(footer);
   app.set_version_flag("--version", "hmcrun " HMC_VERSION_STRING);
   app.add_option("-n,--np", words.ranks, "Number of ranks; also -np")->type_name("N");
+  app.add_option("-H,--host", options.hosts, "Run on these hosts, each with a number of slots (default 1)")
+      ->type_name("HOST[:SLOTS],...");
+  app.add_option("--hostfile", options.host_file, "As -H: a host per line, as HOST:SLOTS or HOST slots=SLOTS")
+      ->type_name("FILE");
+  app.add_option("-N,--ppn", words.per_host, "Ranks per host; -np defaults to all slots")->type_name("N");
+  app.add_option("--map-by", words.map_by,
+                 "slot (default): fill host after host; node: deal the ranks to the hosts in turn; numa: as slot, and "
+                 "bind to the host's NUMA nodes in turn")
+      ->type_name("WHAT");
+  app.add_option("--launch-agent", options.launch_agent, "The command that starts a program on a host (default ssh)")
+      ->type_name("CMD");
   app.add_option("-x", options.env, "Set VAR for every rank: to hmcrun's value, or to VAR=value; may be repeated")
       ->type_name("VAR[=value]")
       ->allow_extra_args(false);
@@ -96,10 +116,17 @@ std::vector<std::string> for_cli11(const std::vector<std::string>& words) {
 }
 
 void check(Options& options, const Words& words) {
-  if (words.ranks.empty()) refuse("-np is missing: give the number of ranks");
-  options.ranks = number("-np", words.ranks, most_ranks);
+  const bool on_hosts = !options.hosts.empty() || !options.host_file.empty();
+  if (!words.per_host.empty()) options.per_host = number("-N", words.per_host, most_ranks);
+  if (!words.map_by.empty()) options.map_by = mapping(words.map_by);
+  if (on_hosts && !words.nodes.empty()) refuse("--nodes emulates nodes on this machine: it can't be used with hosts");
+  if (!words.ranks.empty()) options.ranks = number("-np", words.ranks, most_ranks);
+  if (words.ranks.empty() && !on_hosts) {
+    if (options.per_host == 0) refuse("-np is missing: give the number of ranks");
+    options.ranks = options.per_host;  // in a Slurm allocation: per host
+  }
   if (!words.nodes.empty()) options.nodes = number("--nodes", words.nodes, most_ranks);
-  if (options.nodes > options.ranks)
+  if (options.nodes > options.ranks && !on_hosts)
     refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
   if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
   if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);

@@ -10,8 +10,10 @@ namespace hmc::launcher {
 
 enum class BindTo { none, core, numa };
 
+enum class MapBy { slot, node, numa };
+
 struct Options {
-  int ranks = 0;
+  int ranks = 0;  ///< on this machine
   int nodes = 1;
   std::vector<std::string> env;  ///< -x, as given: "VAR" or "VAR=value"
   bool tag_output = false;
@@ -22,7 +24,18 @@ struct Options {
   BindTo bind_to = BindTo::none;
   bool report_bindings = false;
   bool dry_run = false;
+  MapBy map_by = MapBy::slot;
+  std::string hosts;         ///< -H: "a:4,b:4"
+  std::string host_file;     ///< --hostfile
+  std::string launch_agent;  ///< the words before the host's name; empty: ssh
+  int per_host = 0;          ///< -N; 0: as many as the slots
   std::vector<std::string> command;  ///< the program and its arguments
+
+  /// For the part of a job over several hosts that runs on this one; see part.hpp.
+  std::vector<int> numbers;  ///< the ranks' numbers in the job; empty: 0 to ranks - 1
+  int job_size = 0;          ///< 0: `ranks`
+  int number(int rank) const { return numbers.empty() ? rank : numbers[static_cast<std::size_t>(rank)]; }
+  int size() const { return job_size == 0 ? ranks : job_size; }
 
   /// --help and --version: the text to print; no job is run.
   std::string print;

@@ -112,10 +112,23 @@ Environment common_environment(const char* const* parent, const std::vector<std:
 
 namespace {
 
+/// The cores of the NUMA nodes in turn: the first of each node, then the second of each.
+const topology::CpuCore& core_in_turn(int rank, const topology::CpuLayout& layout) {
+  std::vector<std::vector<const topology::CpuCore*>> by_node(layout.numa_nodes.size());
+  for (const topology::CpuCore& core : layout.cores) by_node[static_cast<std::size_t>(core.numa_node)].push_back(&core);
+  std::vector<const topology::CpuCore*> in_turn;
+  for (std::size_t i = 0; in_turn.size() < layout.cores.size(); ++i)
+    for (const auto& cores : by_node)
+      if (i < cores.size()) in_turn.push_back(cores[i]);
+  return *in_turn[static_cast<std::size_t>(rank) % in_turn.size()];
+}
+
 topology::CpuSet cpus_of(int rank, const Options& options, const topology::CpuLayout& layout) {
+  if (options.bind_to == BindTo::core && options.map_by == MapBy::numa) return core_in_turn(rank, layout).cpus;
   if (options.bind_to == BindTo::core) return layout.cores[static_cast<std::size_t>(rank) % layout.cores.size()].cpus;
-  // In blocks, as for nodes, because ranks with close numbers usually communicate most.
   const int numa_nodes = static_cast<int>(layout.numa_nodes.size());
+  if (options.map_by == MapBy::numa) return layout.numa_nodes[static_cast<std::size_t>(rank % numa_nodes)].cpus;
+  // In blocks, as for nodes, because ranks with close numbers usually communicate most.
   return layout.numa_nodes[static_cast<std::size_t>(node_of(rank, options.ranks, numa_nodes))].cpus;
 }
 
@@ -129,7 +142,7 @@ std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout
   std::vector<Place> places(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) {
     Place& place = places[static_cast<std::size_t>(rank)];
-    place.node = node_of(rank, options.ranks, options.nodes);
+    place.node = options.map_by == MapBy::node ? rank % options.nodes : node_of(rank, options.ranks, options.nodes);
     if (options.bind_to != BindTo::none && layout != nullptr) place.cpus = cpus_of(rank, options, *layout);
   }
   return places;
@@ -172,11 +185,11 @@ JobPlan make_plan(Options options, const char* const* parent_environment) {
   JobPlan plan;
   plan.options = std::move(options);
   plan.common = common_environment(parent_environment, plan.options.env, plan.warnings);
-  set(plan.common, "HMC_SIZE", std::to_string(plan.options.ranks));
+  set(plan.common, "HMC_SIZE", std::to_string(plan.options.size()));
   set(plan.common, "HMC_LAUNCHER", "hmcrun");
   const char* const path = value_of(plan.common, "PATH");
   plan.program = find_program(plan.options.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
-  if (plan.options.bind_to != BindTo::none) plan.layout = load_layout();
+  if (plan.options.bind_to != BindTo::none || plan.options.map_by == MapBy::numa) plan.layout = load_layout();
   plan.places = place_ranks(plan.options, plan.layout ? &*plan.layout : nullptr);
   if (plan.options.bind_to == BindTo::core && plan.places.size() > plan.layout->cores.size()) {
     plan.warnings.push_back(
@@ -185,7 +198,13 @@ JobPlan make_plan(Options options, const char* const* parent_environment) {
   return plan;
 }
 
-std::string node_label(int node) { return fmt::format("node{}", node); }
+std::string JobPlan::label(int node) const { return host.empty() ? fmt::format("node{}", node) : host; }
+
+int JobPlan::index_of(int number) const {
+  if (options.numbers.empty()) return number < options.ranks ? number : -1;
+  const auto found = std::find(options.numbers.begin(), options.numbers.end(), number);
+  return found == options.numbers.end() ? -1 : static_cast<int>(found - options.numbers.begin());
+}
 
 std::string describe_plan(const JobPlan& plan) {
   std::string command = quoted(plan.program);
@@ -196,8 +215,8 @@ std::string describe_plan(const JobPlan& plan) {
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     const Place& place = plan.places[static_cast<std::size_t>(rank)];
     text +=
-        fmt::format("{}: HMC_RANK={} HMC_NODE={}\n", describe_place(rank, place, plan.layout ? &*plan.layout : nullptr),
-                    rank, node_label(place.node));
+        fmt::format("{}: HMC_RANK={} HMC_NODE={}\n", describe_place(plan.options.number(rank), place, plan.layout ? &*plan.layout : nullptr),
+                    plan.options.number(rank), plan.label(place.node));
   }
   text += fmt::format("for all: HMC_SIZE={} HMC_LAUNCHER=hmcrun HMC_STORE=(set at start) HMC_SECRET=(set at start)\n",
                       plan.options.ranks);
@@ -212,7 +231,7 @@ std::string describe_bindings(const JobPlan& plan) {
   std::string text;
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     if (rank > 0) text += '\n';
-    text += describe_place(rank, plan.places[static_cast<std::size_t>(rank)], plan.layout ? &*plan.layout : nullptr);
+    text += describe_place(plan.options.number(rank), plan.places[static_cast<std::size_t>(rank)], plan.layout ? &*plan.layout : nullptr);
   }
   return text;
 }

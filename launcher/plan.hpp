@@ -50,13 +50,17 @@ struct JobPlan {
   std::vector<Place> places;
   std::optional<topology::CpuLayout> layout;  ///< only with --bind-to or --report-bindings
   std::vector<std::string> warnings;
+  // A part of a job over several hosts; else empty.
+  std::string host;   ///< this host's name on the command line
+  std::string store;  ///< the addresses of the job's store
+
+  bool is_part() const { return !host.empty(); }
+  std::string label(int node) const;  ///< HMC_NODE of the ranks on a node
+  int index_of(int number) const;     ///< of the rank with this number in the job; -1: not on this machine
 };
 
 /// Throws LaunchError, with 127 or 126 when the program can't be run.
 JobPlan make_plan(Options options, const char* const* parent_environment);
-
-/// HMC_NODE of the ranks on a node.
-std::string node_label(int node);
 
 /// The output of --dry-run.
 std::string describe_plan(const JobPlan& plan);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ inline constexpr int exit_own_failure = 125;  ///< hmcrun itself failed: no desc
 inline constexpr int exit_not_executable = 126;
 inline constexpr int exit_not_found = 127;
 inline constexpr int exit_signal_base = 128;  ///< plus the signal's number
+
+/// Time for the surviving ranks to receive the Error and print it, before they are sent TERM.
+inline constexpr std::chrono::milliseconds news_delay{200};
 
 /// hmcrun can't continue: what() is printed on stderr, `status` is the exit status.
 class LaunchError : public std::runtime_error {

@@ -47,15 +47,15 @@ void open_output(JobStreams& job, const Options& options, int rank, bool is_stde
   RankStreams& streams = job.ranks[static_cast<std::size_t>(rank)];
   std::string& file = is_stderr ? streams.err_file : streams.out_file;
   if (!options.output_dir.empty()) {
-    const std::string folder = fmt::format("{}/rank.{}", options.output_dir, rank);
+    const std::string folder = fmt::format("{}/rank.{}", options.output_dir, options.number(rank));
     if (!is_stderr) create_folder(folder);
     file = folder + (is_stderr ? "/stderr" : "/stdout");
     base::UniqueFd created = create_file(file);  // reports a full or read-only disk before the start
     if (!options.tag_output) return;
-    job.sources.push_back({rank, is_stderr, {}, std::move(created)});
+    job.sources.push_back({options.number(rank), is_stderr, {}, std::move(created)});
     file.clear();
   } else if (options.tag_output) {
-    job.sources.push_back({rank, is_stderr, {}, {}});
+    job.sources.push_back({options.number(rank), is_stderr, {}, {}});
   } else {
     return;
   }
@@ -227,7 +227,11 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
 }
 
 namespace {
-bool in_foreground() noexcept { return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp(); }
+/// Also true if stdin isn't a terminal.
+bool in_foreground() noexcept {
+  const pid_t group = ::tcgetpgrp(STDIN_FILENO);
+  return group < 0 || group == ::getpgrp();
+}
 }  // namespace
 
 void TerminalInput::add_polls(std::vector<pollfd>& fds) {

@@ -20,12 +20,8 @@ namespace {
 constexpr std::chrono::seconds term_to_kill{5};
 /// The exit of a rank may be seen later than its consequences by at most this time.
 constexpr std::chrono::milliseconds blame_delay{1000};
-/// Time for the surviving ranks to receive the Error and print it.
-constexpr std::chrono::milliseconds news_delay{200};
 /// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
-
-/// Stopped by a signal (SIGSTOP, SIGTSTP, ...) or by a debugger.
 
 }  // namespace
 
@@ -125,7 +121,8 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
   const base::Status notice = control_.failure_known_to(rank);  // read before this rank's exit is recorded
-  if (others_run()) control_.report_death(rank, fmt::format("rank {} {}", rank, describe_end(event.value)));
+  if (others_run() || plan_.is_part())
+    control_.report_death(rank, fmt::format("rank {} {}", plan_.options.number(rank), describe_end(event.value)));
   const bool failed = status_of(event.value) != 0;
   if (plan_.options.keep_going && !status_) return go_on_without(rank);
   if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
@@ -138,16 +135,16 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
 void Supervisor::go_on_without(int rank) {
   const int wait_status = at(rank).wait_status;
   const std::vector<int> silent = control_.ranks_without_goodbye();
-  const bool has_closed = std::find(silent.begin(), silent.end(), rank) == silent.end();
+  const bool has_closed = std::find(silent.begin(), silent.end(), plan_.options.number(rank)) == silent.end();
   if (status_of(wait_status) == 0) {
     some_closed_ |= has_closed;
     return;
   }
   lost_.push_back(rank);
-  const bool starts_again = !has_closed && others_run() && respawned_ < plan_.options.respawns;
+  const bool starts_again = !has_closed && (others_run() || plan_.is_part()) && respawned_ < plan_.options.respawns;
   print_message("{} {}{}", name_of(rank), describe_end(wait_status),
                 starts_again  ? "; starting it again"
-                : others_run() ? "; the others go on"
+                : others_run() || plan_.is_part() ? "; the others go on"
                                : "");
   if (!starts_again) return;
   ++respawned_;
@@ -158,9 +155,9 @@ void Supervisor::go_on_without(int rank) {
 /// The job has succeeded if ranks have closed it. Otherwise the status is that of the rank that the others name.
 int Supervisor::status_after_losses() const {
   if (some_closed_) return 0;
-  const base::Status notice = control_.failure_known_to(lost_.front());
-  const bool is_named = notice.peer >= 0 && std::find(lost_.begin(), lost_.end(), notice.peer) != lost_.end();
-  return status_of(at(is_named ? notice.peer : lost_.front()).wait_status);
+  const int named = plan_.index_of(control_.failure_known_to(lost_.front()).peer);
+  const bool is_lost = std::find(lost_.begin(), lost_.end(), named) != lost_.end();
+  return status_of(at(is_lost ? named : lost_.front()).wait_status);
 }
 
 /// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit
@@ -168,9 +165,10 @@ int Supervisor::status_after_losses() const {
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& notice) {
   suspect_ = -1;
   if (notice.code == Code::aborted) return true;
-  if (notice.code != Code::peer_failed || notice.peer < 0 || notice.peer == rank) return false;
-  suspect_ = notice.peer;
-  return at(suspect_).state == State::running;
+  if (notice.code != Code::peer_failed || notice.peer < 0) return false;
+  suspect_ = plan_.index_of(notice.peer);
+  if (suspect_ < 0) return true;  // on another host
+  return suspect_ != rank && at(suspect_).state == State::running;
 }
 
 void Supervisor::set_cause(int rank) {
@@ -178,11 +176,14 @@ void Supervisor::set_cause(int rank) {
   if (status_) return;
   const int wait_status = at(rank).wait_status;
   const base::Status notice = control_.failure_known_to(rank);
-  if (notice.code == Code::peer_failed && notice.peer >= 0 && at(notice.peer).state == State::ended &&
-      status_of(at(notice.peer).wait_status) == 0)
-    print_message("{} ended with status 0 but without Runtime::close: the others treat it as failed",
-                  name_of(notice.peer));
-  print_message("{} {}{}", name_of(rank), describe_end(wait_status), others_run() ? "; ending the others" : "");
+  const int named = notice.code == Code::peer_failed ? plan_.index_of(notice.peer) : -1;
+  if (named >= 0 && at(named).state == State::ended && status_of(at(named).wait_status) == 0)
+    print_message("{} ended with status 0 but without Runtime::close: the others treat it as failed", name_of(named));
+  // The cause is on another host, and its hmcrun names it.
+  const bool is_remote = plan_.is_part() && !notice.ok() && named < 0;
+  if (!is_remote)
+    print_message("{} {}{}", name_of(rank), describe_end(wait_status),
+                  others_run() || plan_.is_part() ? "; ending the others" : "");
   end_job(status_of(wait_status), Term::after_the_notice);
 }
 
@@ -198,7 +199,7 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  print_message("rank {} can't be started: {}: {}: {}{}", event.rank, plan_.program, event.step, std::strerror(error),
+  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank), plan_.program, event.step, std::strerror(error),
                 hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
@@ -210,7 +211,19 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::aborted:
       if (status_) break;
       print_message("rank {} aborted the job{}{}", message.rank, message.text.empty() ? "" : ": ", message.text);
-      end_job(message.exit_code == 0 ? 1 : message.exit_code, Term::after_the_notice);
+      end_job(message.value == 0 ? 1 : message.value, Term::after_the_notice);
+      break;
+    case SupervisorMessage::What::node_up:
+    case SupervisorMessage::What::failed:
+    case SupervisorMessage::What::node_lost: break;  // only for Head
+    case SupervisorMessage::What::command:
+      if (message.value == 0)
+        print_text(describe_ranks());
+      else
+        handle_signal(message.value);
+      break;
+    case SupervisorMessage::What::store_lost:
+      if (!status_ && others_run()) end_job(exit_own_failure, Term::after_the_notice);
       break;
     case SupervisorMessage::What::output_done: output_done_ = true; break;
   }
@@ -253,8 +266,7 @@ void Supervisor::handle_signal(int signal) {
 void Supervisor::timed_out() {
   std::string text = fmt::format("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
                                  static_cast<double>(plan_.options.timeout->count()) * 1e-9);
-  for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
-  print_text(text);
+  print_text(text + describe_ranks());
   asked_to_end_ = true;
   end_job(exit_timeout, Term::now);
 }
@@ -275,14 +287,21 @@ void Supervisor::send_term() {
   if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
 }
 
+std::string Supervisor::describe_ranks() const {
+  std::string text;
+  for (int rank = 0; rank < plan_.options.ranks; ++rank) text += "\n  " + describe(rank);
+  return plan_.is_part() ? text.substr(1) : text;
+}
+
 std::string Supervisor::name_of(int rank) const {
-  return fmt::format("rank {} (pid {}, node {})", rank, at(rank).pid,
-                     plan_.places[static_cast<std::size_t>(rank)].node);
+  const std::string where = plan_.is_part() ? fmt::format("host {}", plan_.host)
+                                            : fmt::format("node {}", plan_.places[static_cast<std::size_t>(rank)].node);
+  return fmt::format("rank {} (pid {}, {})", plan_.options.number(rank), at(rank).pid, where);
 }
 
 std::string Supervisor::describe(int rank) const {
   const Rank& state = at(rank);
-  if (state.state == State::waiting) return fmt::format("rank {}: not started", rank);
+  if (state.state == State::waiting) return fmt::format("rank {}: not started", plan_.options.number(rank));
   if (state.state == State::ended) return fmt::format("{}: {}", name_of(rank), describe_end(state.wait_status));
   const ControlPlane::RankActivity seen = control_.activity_of(rank);
   // The started program may be a wrapper whose child is the rank.

@@ -59,6 +59,7 @@ class Supervisor {
   /// Ends the job with this status: TERM, and KILL 5 s later.
   void end_job(int status, Term term);
   void send_term();
+  std::string describe_ranks() const;
   std::string name_of(int rank) const;
   std::string describe(int rank) const;
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }

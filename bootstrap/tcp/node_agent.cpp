@@ -30,6 +30,7 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
                  "is HMC_SECRET the same for every rank, and is HMC's version?");
   };
   ControlConnection link(connect_tcp(store, deadline, check), secret, ControlConnection::Side::client);
+  watch_host(link.fd());
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
@@ -126,6 +127,7 @@ void NodeAgent::on_end(ControlPeer& peer) {
   const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
   if (&peer == store_) {
     store_ = nullptr;
+    if (events_.on_store_lost) events_.on_store_lost();
     if (all_left()) return;
     if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
     return fail({Code::peer_failed, store_rank_, 0,
@@ -405,6 +407,11 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
     case MessageType::decision: {
       const auto decision = decode<DecisionFor>(frame);
       return decision && forward(decision->rank, frame.type, frame.payload);
+    }
+    case MessageType::command: {
+      const auto command = decode<Command>(frame);
+      if (command && events_.on_command) events_.on_command(command->value);
+      return command.has_value();
     }
     case MessageType::lost: send_to_ranks(frame.type, frame.payload); return true;
     case MessageType::failure: {

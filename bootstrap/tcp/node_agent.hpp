@@ -31,6 +31,8 @@ class NodeAgent final : private PeerLoop::Handler {
     /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each that ends. The
     /// agent waits for that call for a few milliseconds, because a rank's connection ends before its parent can reap it.
     bool will_report = false;
+    std::function<void(int value)> on_command;
+    std::function<void()> on_store_lost;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store

@@ -26,6 +26,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::page:
     case MessageType::missing_query:
     case MessageType::lost:
+    case MessageType::command:
     case MessageType::goodbye: return small;
     case MessageType::node_hello:
     case MessageType::round_failed:

@@ -48,6 +48,7 @@ enum class MessageType : std::uint16_t {
   vote,
   decision,
   lost,
+  command,
 };
 
 inline constexpr std::size_t rank_facts_bytes = 68;
@@ -324,6 +325,13 @@ struct Lost {  // the process of a rank has ended; unlike `failure`, sent for ea
   RankProcess process;
   static constexpr auto type = MessageType::lost;
   static constexpr auto fields = std::tuple(&Lost::process);
+};
+
+/// From hmcrun to its parts on other hosts; other agents ignore it. The store and the agents don't interpret the value.
+struct Command {
+  std::int32_t value = 0;
+  static constexpr auto type = MessageType::command;
+  static constexpr auto fields = std::tuple(&Command::value);
 };
 
 // ---- encoding

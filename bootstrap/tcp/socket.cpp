@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -19,6 +20,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/protocol.hpp"
+#include "runtime/base/env.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -119,6 +121,17 @@ void tune_tcp(int socket) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void watch_host(int socket) {
+  const int seconds = base::Env::lost_host_s();
+  // An idle connection: probes. The kernels answer them, so a stopped process isn't lost.
+  const int interval = std::max(1, seconds / 3);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, interval);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, seconds / interval - 1));
+  // Data that isn't acknowledged.
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
 }
 
 base::UniqueFd listen_tcp(const std::string& address) {

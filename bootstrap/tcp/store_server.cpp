@@ -54,10 +54,12 @@ bool StoreServer::handle(ControlPeer& from, const NodeHello& message) {
          fmt::format("this job has {} ranks, but node {} has HMC_SIZE={}", size_, message.label, message.job_size)}));
     return false;
   }
+  watch_host(from.connection.fd());
   from.registered = true;
   from.rank = registrations_++;  // the node's provisional number
   from.pid = message.pid;
   from.connection.send(Welcome{});
+  if (events_.on_node) events_.on_node(message.label);
   if (failure_) from.connection.send(*failure_);
   return true;
 }
@@ -173,6 +175,10 @@ void StoreServer::finish_if_all_gone() {
   all_gone_.set();
 }
 
+void StoreServer::send_command(int value) {
+  loop_.post([this, value] { send_to_all(Command{value}); });
+}
+
 int StoreServer::on_turn() {
   send_decisions(agreements_.expire());
   return agreements_.left_ms();
@@ -201,13 +207,16 @@ void StoreServer::on_end(ControlPeer& peer) {
   // Without a launcher, one of these ranks ran the agent, and its exit closed the connection.
   const auto host = std::find_if(lost.begin(), lost.end(),
                                  [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
-  fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0,
-        fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault)});
+  std::string text =
+      fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault);
+  if (events_.on_node_lost) events_.on_node_lost(text);
+  fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0, std::move(text)});
   for (const int rank : lost) rank_ended(rank);
 }
 
 void StoreServer::fail(Notice notice) {
   if (failure_) return;  // the first cause is kept
+  if (notice.code == Code::peer_failed && events_.on_failure) events_.on_failure(notice.rank, notice.text);
   failure_.emplace(std::move(notice));
   send_to_all(*failure_);
   over_.set();

@@ -19,6 +19,11 @@ class StoreServer final : private PeerLoop::Handler {
  public:
   struct Events {  // called on the server's thread; must not block
     std::function<void(int rank, int exit_code, std::string text)> on_abort;
+    std::function<void(std::string label)> on_node;  ///< a node's agent has registered
+    /// The first rank that has failed.
+    std::function<void(int rank, std::string text)> on_failure;
+    /// The connection to the agent of ranks that haven't left has ended.
+    std::function<void(std::string text)> on_node_lost;
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
@@ -29,6 +34,8 @@ class StoreServer final : private PeerLoop::Handler {
   /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
   /// at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
+  /// Sends a Command to all nodes. From any thread.
+  void send_command(int value);
   /// Returns true when every rank has sent its goodbye or has ended.
   bool wait_for_all(base::Deadline deadline) { return all_gone_.wait(deadline); }
 

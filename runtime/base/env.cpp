@@ -39,6 +39,7 @@ constexpr auto table = std::to_array<EnvVar>({
      "the timeout of every wait without an explicit timeout"},
     {"HMC_REPORT_S", "seconds > 0", "60",
      "a wait of this time, and twice, four times, ..., is reported with the missing ranks"},
+    {"HMC_LOST_HOST_S", "1..3600", "3", "the time after which a host that sends nothing counts as lost"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
     {"HMC_COLL_FILE", "a file", "", "JSON rules for the choice of algorithms; see docs/selection.md"},
     {"HMC_COLL_PRIVATE", "auto, allow, read, staged", "auto",
@@ -188,6 +189,12 @@ std::string Env::device_sharing() {
 }
 
 std::string Env::net() { return from_getenv("HMC_NET").value_or(""); }
+
+int Env::lost_host_s() {
+  const int seconds = read_int(&from_getenv, "HMC_LOST_HOST_S", 1).value_or(3);
+  if (seconds > 3600) refuse("HMC_LOST_HOST_S", std::to_string(seconds));
+  return seconds;
+}
 
 bool Env::uses_tls() { return read_word(&from_getenv, "HMC_TLS", {"0", "1"}) == "1"; }
 

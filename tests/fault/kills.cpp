@@ -3,6 +3,7 @@
 //   MODE: calls   put, get, atomics, barrier, allreduce, window creation
 //         init    the victim dies during Runtime::init
 //         shrink  a second rank dies while the others are in shrink()
+//           forever  no rank dies: the test ends a host
 //   FILE: shared by the ranks; holds each rank's time of death.
 // A survivor prints "survivor R code CODE peer P after US us in CALL: TEXT"; in mode shrink also
 // "shrunk R to SIZE after US us".
@@ -101,6 +102,11 @@ int main(int argc, char** argv) {
     call = "Window::create";
     hmc::Window win = hmc::Window::create(rt.world(), part);
     std::vector<std::byte> memory(part);
+    if (mode == "forever") {
+      std::printf("ready\n");
+      std::fflush(stdout);
+      for (;;) call_at_random(rt, win, random, memory);
+    }
     if (mode != "init" && rank == victim) die_after(rank, in_calls);
     try {
       for (;;) call_at_random(rt, win, random, memory);

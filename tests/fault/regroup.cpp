@@ -1,0 +1,203 @@
+// Ranks are killed one after another, while the others keep windows and calculate.
+//   hmcrun -np N regroup use                     no rank is killed
+//   hmcrun -np N --keep-going regroup shrink     until one rank is left
+//   hmcrun -np N --respawn K regroup grow        each rank but 0 is replaced once
+//   hmcrun -np N --keep-going regroup errors     wrong calls, a deadline, an abort
+//   regroup lost_store                           rank 0, which runs the store, is killed: the others can't shrink
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "tests/support/check.hpp"
+
+namespace {
+
+using hmc::Code;
+using hmc::Error;
+using hmc::Runtime;
+using hmc::Team;
+using hmc::Window;
+
+// Each part: this rank's bytes, those that peers put, and the number of ranks that expect this rank's death.
+constexpr std::size_t own_bytes = 100'003, ready_at = 2 * own_bytes + 2, part_bytes = ready_at + 8;
+
+[[noreturn]] void die() {
+  ::kill(::getpid(), SIGKILL);
+  for (;;) ::pause();
+}
+
+std::byte value(int rank, std::size_t offset, int call) {
+  return static_cast<std::byte>((static_cast<std::size_t>(rank) * 131 + offset * 7 + offset / 251 + static_cast<std::size_t>(call) * 29) & 0xff);
+}
+
+void fill(std::byte* at, int rank, int call) {
+  for (std::size_t i = 0; i < own_bytes; ++i) at[i] = value(rank, i, call);
+}
+
+void verify(const std::byte* at, int rank, int call, const char* what) {
+  for (std::size_t i = 0; i < own_bytes; ++i)
+    HMC_CHECK_MSG(at[i] == value(rank, i, call), "{}: byte {} of first rank {}, call {}", what, i, rank, call);
+}
+
+/// The victim dies when all others have entered. They return after a call that fails because it has ended.
+void lose(Runtime& rt, Window& win, int victim) {
+  if (rt.rank() == victim) {
+    win.wait_until(ready_at, hmc::Cmp::eq, static_cast<std::uint64_t>(rt.size() - 1));
+    die();
+  }
+  try {
+    win.fetch_add<unsigned long>(victim, ready_at, 1UL);
+    for (;;) rt.world().barrier();
+  } catch (const Error& error) {
+    if (error.code() != Code::peer_failed) throw;
+  }
+}
+
+/// The first rank number of each member: the ranks are numbered anew.
+std::vector<int> first_ranks(Runtime& rt, int mine) {
+  std::vector<int> all(static_cast<std::size_t>(rt.size()));
+  rt.world().allgather(&mine, all.data(), sizeof mine);
+  return all;
+}
+
+/// Every rank puts its pattern to the next one and sums over all, in the world and in teams of it.
+void use(Runtime& rt, Window& win, int mine, int call) {
+  const std::vector<int> first = first_ranks(rt, mine);
+  const int next = (rt.rank() + 1) % rt.size(), previous = (rt.rank() + rt.size() - 1) % rt.size();
+  std::vector<std::byte> bytes(own_bytes);
+  fill(bytes.data(), mine, call);
+  win.put(next, own_bytes, bytes.data(), own_bytes);
+  rt.world().barrier();
+  verify(win.data() + own_bytes, first[static_cast<std::size_t>(previous)], call, "put by the previous rank");
+  win.get(next, 0, bytes.data(), own_bytes);
+  verify(bytes.data(), first[static_cast<std::size_t>(next)], 0, "get of the next rank's own bytes");
+  rt.world().barrier();
+
+  Team half = rt.world().split(rt.rank() % 2, 0);
+  std::vector<long> in(5000, mine + 1), out(in.size());
+  for (Team* const team : {&half, &rt.world()}) {
+    team->allreduce(in, out, hmc::sum);
+    long expected = 0;
+    for (int rank = 0; rank < rt.size(); ++rank)
+      if (team == &rt.world() || rank % 2 == rt.rank() % 2) expected += first[static_cast<std::size_t>(rank)] + 1;
+    for (const long each : out) HMC_CHECK_EQ(each, expected);
+  }
+  half.close();
+}
+
+void use_once(Runtime& rt) {
+  Window win = Window::create(rt.world(), part_bytes);
+  fill(win.data(), rt.rank(), 0);
+  rt.world().barrier();
+  for (int call = 1; call < 4; ++call) use(rt, win, rt.rank(), call);
+  win.close();
+  rt.close();
+}
+
+void shrink(Runtime& rt) {
+  const int mine = rt.rank(), size = rt.size();
+  Window win = Window::create(rt.world(), part_bytes + 4096);
+  const std::uint64_t offset = win.alloc(64);
+  fill(win.data(), mine, 0);
+  use(rt, win, mine, 1);
+  for (int left = size - 1; left >= 1; --left) {
+    Team old = rt.world();
+    lose(rt, win, left % 2 == 0 ? left : 0);  // the last rank and the first in turn
+    Team& world = rt.world();
+    Team shrunk = world.shrink();
+    HMC_CHECK_EQ(shrunk.size(), left);
+    HMC_CHECK_EQ(rt.size(), left);
+    HMC_CHECK_EQ(world.rank(), shrunk.rank());
+    HMC_CHECK_THROWS(Code::closed, old.shrink());
+    HMC_CHECK_THROWS(Code::closed, old.duplicate());
+    win.rebind(world);
+    verify(win.data(), mine, 0, "own bytes after the loss");
+    HMC_CHECK_NE(win.alloc(64), offset);
+    use(rt, win, mine, left + 1);
+  }
+  win.close();
+  rt.close();
+}
+
+void grow(Runtime& rt) {
+  const int mine = rt.rank(), size = rt.size();
+  const hmc::ConnBuffer memory(0, part_bytes, hmc::MemoryType::CPU);
+  Window win = Window::create(rt.world(), memory);
+  int generation = 0;  // number of replaced ranks so far; a replacement gets it from rank 0
+  if (rt.is_replacement()) {
+    HMC_CHECK_EQ(rt.size(), size);
+    fill(win.data(), mine, 0);
+  }
+  const auto go_on = [&] {
+    rt.world().broadcast(&generation, sizeof generation, 0);
+    use(rt, win, mine, generation + 1);
+  };
+  if (!rt.is_replacement()) fill(win.data(), mine, 0);
+  go_on();
+  while (generation < size - 1) {
+    lose(rt, win, generation + 1);
+    rt.world().shrink();
+    HMC_CHECK_EQ(rt.size(), size - 1);
+    rt.world().grow();
+    HMC_CHECK_EQ(rt.size(), size);
+    HMC_CHECK_EQ(rt.rank(), mine);
+    win.rebind(rt.world());
+    verify(win.data(), mine, 0, "own bytes after the replacement");
+    ++generation;
+    go_on();
+  }
+  win.close();
+  rt.close();
+}
+
+void errors(Runtime& rt) {
+  Team half = rt.world().split(rt.rank() % 2, 0);
+  HMC_CHECK_THROWS(Code::invalid_argument, half.shrink());
+  HMC_CHECK_THROWS(Code::closed, Team().shrink());
+  HMC_CHECK(!rt.is_replacement());
+  Window win = Window::create(rt.world(), part_bytes);
+  lose(rt, win, 1);
+  rt.world().shrink();
+  HMC_CHECK_THROWS(Code::closed, half.barrier());
+  // No replacement comes. The world goes on.
+  try {
+    rt.world().grow(std::chrono::milliseconds(200));
+    HMC_CHECK(false);
+  } catch (const Error& error) {
+    HMC_CHECK_MSG(error.code() == Code::timeout && std::strstr(error.what(), "rank 1") != nullptr, "{}", error.what());
+  }
+  rt.world().barrier();
+  rt.abort(7, "enough");
+  HMC_CHECK_THROWS(Code::aborted, for (;;) rt.world().barrier());
+  HMC_CHECK_THROWS(Code::aborted, rt.world().shrink());
+  for (;;) ::pause();  // the launcher ends the ranks
+}
+
+void lost_store(Runtime& rt) {
+  Window win = Window::create(rt.world(), part_bytes);
+  lose(rt, win, 0);
+  HMC_CHECK_THROWS(Code::unavailable, rt.world().shrink());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  Runtime rt = Runtime::init();
+  if (mode == "use") use_once(rt);
+  if (mode == "shrink") shrink(rt);
+  if (mode == "grow") grow(rt);
+  if (mode == "errors") errors(rt);
+  if (mode == "lost_store") lost_store(rt);
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
+}

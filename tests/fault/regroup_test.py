@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Ranks started by hand that are left out or replaced, wrong calls, and the statuses of hmcrun.
+
+Usage: regroup_test.py HMCRUN PROGRAM
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+hmcrun, program = sys.argv[1:3]
+LIMIT_S = 60
+
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Job:
+    """Ranks started by hand."""
+
+    def __init__(self, mode, size):
+        self.mode, self.size, self.store = mode, size, free_address()
+        self.ranks = [self.start(rank) for rank in range(size)]
+
+    def start(self, rank):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("HMC_")}
+        env.update(HMC_RANK=str(rank), HMC_SIZE=str(self.size), HMC_STORE=self.store)
+        return subprocess.Popen([program, self.mode], env=env)
+
+    def expect(self, statuses):
+        got = [each.wait(LIMIT_S) for each in self.ranks]
+        assert got == statuses, f"{self.mode}: the ranks ended with {got} and not {statuses}"
+
+
+def test_grow_by_hand():
+    # Rank 0 runs the store and the agent. Ranks 1 and 2 kill themselves once, one after the other.
+    job = Job("grow", 3)
+    for rank in 1, 2:
+        assert job.ranks[rank].wait(LIMIT_S) == -signal.SIGKILL
+        job.ranks[rank] = job.start(rank)
+    job.expect([0, 0, 0])
+
+
+def test_lost_store_by_hand():
+    Job("lost_store", 3).expect([-signal.SIGKILL, 0, 0])
+
+
+def run(*words):
+    return subprocess.run([hmcrun, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def test_abort_after_a_loss():
+    job = run("-np", "3", "--keep-going", "--timeout", "50", program, "errors")
+    assert job.returncode == 7 and "aborted the job: enough" in job.stderr, (job.returncode, job.stderr)
+
+
+def test_status_without_recovery():
+    # The survivors end with status 1, because under hmcrun shrink() succeeds. So no rank closes the job, and the status
+    # is that of the killed rank.
+    job = run("-np", "3", "--keep-going", "--timeout", "50", program, "lost_store")
+    assert job.returncode == 137, (job.returncode, job.stderr)
+
+
+def test_too_few_respawns():
+    # Each of two ranks is killed, and only one may be started again. grow() would wait: HMC_TIMEOUT_S ends it.
+    job = run("-np", "3", "--respawn", "1", "-x", "HMC_TIMEOUT_S=3", "--timeout", "50", program, "grow")
+    assert job.returncode not in (0, 124) and "waiting for rank 2" in job.stderr, (job.returncode, job.stderr)
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        print(name, flush=True)
+        test()

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# hosts_hmcrun.sh HMCRUN KILLS REGROUP: `hmcrun -H` over two hosts, which are two network namespaces;
+# `ip netns exec` takes the place of ssh. Exits with 77 if this machine can't make namespaces.
+set -euo pipefail
+hmcrun=$1 kills=$2 regroup=$3
+# shellcheck source=tests/support/two_hosts.sh
+source "$(dirname "$0")/../support/two_hosts.sh"
+place=$(mktemp -d)
+trap 'rm -rf "$place"; remove_hosts' EXIT
+unset HMC_SECRET HMC_RANK HMC_SIZE
+export HMC_TIMEOUT_S=60 HMC_NET=net0 UCX_NET_DEVICES=net0
+
+cat >"$place/agent" <<EOF
+#!/usr/bin/env bash
+host=$a
+[[ \$1 == h1 ]] || host=$b
+shift
+exec ip netns exec "\$host" "\$@"
+EOF
+chmod +x "$place/agent"
+agent=$place/agent
+failed() {
+  echo "FAILED: $1" >&2
+  cat "$place/out" "$place/err" >&2
+  exit 1
+}
+# job STATUS ARGUMENTS...: runs hmcrun on the first host; output in $place/out and $place/err.
+job() {
+  local expected=$1 status=0
+  shift
+  echo "== hmcrun $*"
+  on a "$hmcrun" --launch-agent "$agent" --timeout 60 "$@" >"$place/out" 2>"$place/err" || status=$?
+  [[ $status == "$expected" ]] || failed "status $status and not $expected"
+}
+says() { grep -q "$1" "$place/out" "$place/err" || failed "'$1' is missing"; }
+
+for np in 1 2 3 4 5 8; do job 0 -np "$np" -H h1:4,h2:4 "$regroup" use; done
+job 0 -H h1:2,h2:2 --map-by node "$regroup" use
+job 0 -H h1:2,h2:2 -x HMC_TRANSPORT=tcp "$regroup" use
+job 0 -H h1:2,h2:2 -x HMC_TLS=1 "$regroup" use
+printf '# two hosts\nh1 slots=2\nh2:1\n' >"$place/hosts"
+job 0 --hostfile "$place/hosts" "$regroup" use
+job 0 -N 2 -H h1,h2 "$regroup" use
+# shellcheck disable=SC2016 # the ranks expand it
+job 0 -H h1:2,h2:2 -x GIVEN=word --tag-output sh -c 'echo $HMC_RANK of $HMC_SIZE on $HMC_NODE, $GIVEN'
+for line in '[0,stdout] 0 of 4 on h1, word' '[1,stdout] 1 of 4 on h1, word' '[2,stdout] 2 of 4 on h2, word' \
+  '[3,stdout] 3 of 4 on h2, word'; do grep -qxF "$line" "$place/out" || failed "$line"; done
+
+echo "== rank 0's input"
+[[ $(printf 'one\ntwo\n' | on a "$hmcrun" --launch-agent "$place/agent" -H h1:1,h2:1 cat) == $'one\ntwo' ]]
+
+echo "== the secret is in no command line"
+on a "$hmcrun" --launch-agent "$place/agent" --timeout 2 -H h1:1,h2:1 sleep 30 >"$place/out" 2>"$place/err" &
+until pgrep -f 'sleep 30' >/dev/null; do sleep 0.05; done
+if grep -laE 'HMC_SECRET|[0-9a-f]{64}' /proc/[0-9]*/cmdline; then failed "a command line has the secret"; fi
+wait "$!" && status=0 || status=$?
+[[ $status == 124 ]] || failed "status $status of --timeout"
+says 'rank 1 (pid .*, host h2): running'
+
+# Statuses: the rank that failed first, on either host.
+# shellcheck disable=SC2016
+job 3 -H h1:2,h2:2 sh -c '[ $HMC_RANK = 3 ] && exit 3; sleep 30'
+says 'rank 3 (pid .*, host h2) exited with status 3'
+# shellcheck disable=SC2016
+job 137 -H h1:2,h2:2 sh -c '[ $HMC_RANK = 0 ] && kill -9 $$; sleep 30'
+job 127 -H h1:2,h2:2 no-such-program
+job 2 -np 5 -H h1:2,h2:2 true
+says 'the hosts have 4 slots'
+agent=false
+job 125 -H h1:1,h2:1 true
+agent=$place/agent
+says 'host h1: the launch agent (false) exited with status 1'
+
+# Ranks that die at random times, and are left out or replaced.
+truncate -s 4096 "$place/moments"
+for seed in 1 2 3 4; do
+  truncate -s 0 "$place/moments"
+  truncate -s 4096 "$place/moments"
+  job 137 -H h1:2,h2:2 "$kills" calls "$seed" "$place/moments"
+  [[ $(grep -c 'code peer_failed' "$place/out") == 3 ]] || failed "a survivor has no error"
+done
+job 0 -H h1:2,h2:2 --keep-going "$regroup" shrink
+job 0 -H h1:2,h2:2 --respawn 4 "$regroup" grow
+job 7 -H h1:2,h2:2 --keep-going "$regroup" errors
+
+echo "== a lost host"
+on a "$hmcrun" --launch-agent "$place/agent" --timeout 60 -H h1:2,h2:2 "$kills" forever 1 "$place/moments" >"$place/out" 2>"$place/err" &
+until [[ $(grep -c 'ready' "$place/out") == 4 ]]; do sleep 0.05; done
+start=$(date +%s%N)
+ip -n "$b" link set net0 down
+wait "$!" && status=0 || status=$?
+took=$((($(date +%s%N) - start) / 1000000))
+[[ $status == 125 ]] || failed "status $status after the loss of a host"
+says 'the connection to the node of ranks 2, 3 ended'
+[[ $(grep -c 'code peer_failed peer [23]' "$place/out") -ge 2 ]] || failed "the ranks of h1 have no error"
+[[ $took -lt 30000 ]] || failed "it took $took ms"
+echo "the job ended $took ms after the loss"
