@@ -174,9 +174,11 @@ std::vector<Host> find_hosts(Options& options, const Environment& environment) {
     if (!hosts.empty() && options.launch_agent.empty())
       options.launch_agent = "srun --nodes=1 --ntasks=1 --overlap --unbuffered --mpi=none --nodelist";
   }
-  const bool only_here = std::all_of(hosts.begin(), hosts.end(), [](const Host& each) { return is_this_machine(each.name); });
-  if (!only_here || (options.hosts.empty() && options.host_file.empty())) return only_here ? std::vector<Host>() : hosts;
-  return hosts;
+  // An allocation of this machine alone needs no srun.
+  const bool is_given = !options.hosts.empty() || !options.host_file.empty();
+  if (is_given || hosts.size() != 1 || !is_this_machine(hosts.front().name)) return hosts;
+  (void)assign_ranks(hosts, options);
+  return {};
 }
 
 std::vector<HostRanks> assign_ranks(const std::vector<Host>& hosts, Options& options) {

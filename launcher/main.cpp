@@ -138,6 +138,7 @@ int run(int argc, char** argv) {
     const base::UniqueFd signals = take_signals(true);
     return run_on_hosts(options, ranks, environment, signals.get());
   }
+  if (options.ranks == 0) throw UsageError("-np is missing: give the number of ranks");
   JobPlan plan = make_plan(std::move(options), environ);
   for (const std::string& warning : plan.warnings) print_text(warning);
   if (plan.options.report_bindings) print_text(describe_bindings(plan));

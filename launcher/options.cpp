@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <hmc/version.hpp>
 #include <iterator>
 
@@ -121,12 +123,13 @@ void check(Options& options, const Words& words) {
   if (!words.map_by.empty()) options.map_by = mapping(words.map_by);
   if (on_hosts && !words.nodes.empty()) refuse("--nodes emulates nodes on this machine: it can't be used with hosts");
   if (!words.ranks.empty()) options.ranks = number("-np", words.ranks, most_ranks);
-  if (words.ranks.empty() && !on_hosts) {
+  // In a Slurm allocation the slots are its tasks: see find_hosts.
+  if (words.ranks.empty() && !on_hosts && std::getenv("SLURM_JOB_NODELIST") == nullptr) {
     if (options.per_host == 0) refuse("-np is missing: give the number of ranks");
-    options.ranks = options.per_host;  // in a Slurm allocation: per host
+    options.ranks = options.per_host;
   }
   if (!words.nodes.empty()) options.nodes = number("--nodes", words.nodes, most_ranks);
-  if (options.nodes > options.ranks && !on_hosts)
+  if (options.nodes > std::max(1, options.ranks))
     refuse(fmt::format("--nodes {}: there are only {} ranks", options.nodes, options.ranks));
   if (!words.timeout.empty()) options.timeout = seconds("--timeout", words.timeout);
   if (!words.bind_to.empty()) options.bind_to = binding(words.bind_to);

@@ -160,8 +160,8 @@ class Slurm(Engine):
             TaskPlugin=task/none
             SelectType=select/cons_tres
             MpiDefault=none
-            NodeName=localhost CPUs={os.cpu_count()} State=UNKNOWN
-            PartitionName=all Nodes=localhost Default=YES State=UP OverSubscribe=YES
+            NodeName=node1 NodeHostname=localhost NodeAddr=localhost CPUs={os.cpu_count()} State=UNKNOWN
+            PartitionName=all Nodes=node1 Default=YES State=UP OverSubscribe=YES
             """
         with open(os.path.join(self.place, "slurm.conf"), "w", encoding="utf-8") as file:
             file.write("\n".join(line.strip() for line in configuration.splitlines()) + "\n")
@@ -171,7 +171,7 @@ class Slurm(Engine):
         subprocess.run(["munged", "--force", *files], check=True, timeout=60, stderr=subprocess.DEVNULL)
         self.daemons = [subprocess.Popen([*words, "-D"], env=self.env(), stdout=subprocess.DEVNULL,
                                          stderr=open(f"{self.place}/{words[0]}.log", "w", encoding="utf-8"))
-                        for words in (["slurmctld"], ["slurmd", "-N", "localhost"])]
+                        for words in (["slurmctld"], ["slurmd", "-N", "node1"])]
         if not wait_until(lambda: "idle" in run(["sinfo", "-h", "-o", "%T"], env=self.env())[1], LIMIT_S):
             logs = "".join(open(log, encoding="utf-8").read() for log in glob.glob(f"{self.place}/*.log"))
             raise AssertionError(f"Slurm's node isn't idle: {logs}")
@@ -258,6 +258,19 @@ class SlurmJobs(Jobs):
         for engine.mpi, name in (("pmi2", "PMI-1"), ("pmix", "PMIx")):
             self.expect_job(3, name)
         engine.mpi = "none"
+
+    def test_hmcrun_in_an_allocation_uses_srun(self):
+        # This machine's name isn't node1, so hmcrun must start its ranks there by srun.
+        hmcrun, program = os.environ["HMC_HMCRUN"], os.environ["HMC_REGROUP"]
+        allocation = ["salloc", "--quiet", "--overcommit", "-n", "3"]
+        status, out, err = run([*allocation, hmcrun, program, "use"], env=engine.env())
+        self.assertEqual(status, 0, out + err)
+        status, out, err = run([*allocation, hmcrun, "sh", "-c", "echo $HMC_RANK of $HMC_SIZE on $HMC_NODE, $SLURM_STEP_ID"],
+                               env=engine.env())
+        self.assertEqual((status, sorted(out.splitlines())), (0, [f"{rank} of 3 on node1, 0" for rank in range(3)]), err)
+        status, out, err = run([*allocation, hmcrun, "sh", "-c", "[ $HMC_RANK = 1 ] && exit 5; sleep 60"],
+                               env=engine.env())
+        self.assertEqual(status, 5, out + err)
 
 
 class MpiJobs(Jobs):
