@@ -15,6 +15,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/common.hpp"
+#include "bootstrap/launchers/texts.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
 #include "runtime/base/interfaces.hpp"
 
@@ -24,43 +25,8 @@ using base::Deadline;
 
 namespace {
 
-constexpr std::string_view version = "hmc1";
 constexpr std::string_view no_secret = "-";         // every rank has HMC_SECRET
 constexpr std::string_view failed = "hmc1;failed";  // rank 0 has no record
-
-/// "hmc1;secret;job;machine;network;port;address;address". `machine` and `network` as in RankFacts.
-struct Record {
-  std::string secret;
-  std::uint64_t job = 0;  ///< random: jobs with the same HMC_SECRET have different keys
-  std::uint64_t machine = 0;
-  std::uint64_t network = 0;
-  std::string port;
-  std::vector<std::string> addresses;  ///< IPv6 in brackets; not loopback
-
-  std::string text() const {
-    std::string out = fmt::format("{};{};{:x};{:x};{:x};{}", version, secret, job, machine, network, port);
-    for (const std::string& each : addresses)
-      if (out.size() + 1 + each.size() <= RecordExchange::longest_record) out += ";" + each;
-    return out;
-  }
-  /// nullopt if invalid.
-  static std::optional<Record> parse(std::string_view text) {
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t end = std::min(text.find(';', at), text.size());
-      parts.emplace_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    if (parts.size() < 6 || parts[0] != version) return std::nullopt;
-    Record record{parts[1], 0, 0, 0, parts[5], {parts.begin() + 6, parts.end()}};
-    for (const auto& [part, number] : {std::pair(&parts[2], &record.job), std::pair(&parts[3], &record.machine),
-                                       std::pair(&parts[4], &record.network)}) {
-      const auto [stop, error] = std::from_chars(part->data(), part->data() + part->size(), *number, 16);
-      if (error != std::errc{} || stop != part->data() + part->size()) return std::nullopt;
-    }
-    return record;
-  }
-};
 
 /// Without the port.
 Record own_record(const RankFacts& mine, const std::string& secret, bool on_one_node) {

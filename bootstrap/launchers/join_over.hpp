@@ -15,8 +15,6 @@ namespace hmc::bootstrap {
 /// The way of the text. Every rank calls one of the two functions once, so both may be collective. Throws Error.
 class RecordExchange {
  public:
-  static constexpr std::size_t longest_record = 1000;  // PMI-1: values of 1,024 characters
-
   RecordExchange() = default;
   RecordExchange(const RecordExchange&) = delete;
   RecordExchange& operator=(const RecordExchange&) = delete;

@@ -13,6 +13,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/launchers/texts.hpp"
 #include "runtime/base/fork.hpp"
 
 namespace hmc::bootstrap {
@@ -28,7 +29,7 @@ class Pmi1Client {
  public:
   explicit Pmi1Client(int fd) : fd_(fd), process_(base::this_process()) {
     (void)ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", base::Deadline::after(first_reply));
-    space_ = value_of(ask("cmd=get_my_kvsname", "my_kvsname", base::Deadline::after(first_reply)), "kvsname");
+    space_ = pmi1_value(ask("cmd=get_my_kvsname", "my_kvsname", base::Deadline::after(first_reply)), "kvsname");
   }
   ~Pmi1Client() {
     if (base::this_process() != process_) return;  // a child of fork()
@@ -46,7 +47,8 @@ class Pmi1Client {
   }
   void barrier(base::Deadline deadline) { (void)ask("cmd=barrier_in", "barrier_out", deadline); }
   std::string get(const std::string& key, base::Deadline deadline) {
-    return value_of(ask(fmt::format("cmd=get kvsname={} key={}", space_, key), "get_result", deadline), "value");
+    return std::string(
+        pmi1_value(ask(fmt::format("cmd=get kvsname={} key={}", space_, key), "get_result", deadline), "value"));
   }
   /// The number of this process's next job; equal on all ranks, because joining is collective.
   unsigned next_job() noexcept { return jobs_++; }
@@ -54,16 +56,6 @@ class Pmi1Client {
  private:
   static constexpr std::chrono::seconds first_reply{10};
 
-  static std::string value_of(std::string_view line, std::string_view key) {
-    const std::string start = fmt::format("{}=", key);
-    for (std::size_t at = 0; at < line.size();) {
-      const std::size_t end = std::min(line.find(' ', at), line.size());
-      if (const auto word = line.substr(at, end - at); word.starts_with(start))
-        return std::string(word.substr(start.size()));
-      at = end + 1;
-    }
-    return {};
-  }
   [[noreturn]] static void fail(const std::string& why) {
     throw Error(Code::unavailable, "join", fmt::format("the process manager at PMI_FD: {}", why),
                 "hmcrun -np N ./app starts it without a process manager");
@@ -80,8 +72,8 @@ class Pmi1Client {
     }
     for (;;) {
       const std::string received = read_line(deadline);
-      if (value_of(received, "cmd") != reply) fail(fmt::format("unexpected reply '{}' to '{}'", received, request));
-      const std::string code = value_of(received, "rc");
+      if (pmi1_value(received, "cmd") != reply) fail(fmt::format("unexpected reply '{}' to '{}'", received, request));
+      const std::string_view code = pmi1_value(received, "rc");
       if (!code.empty() && code != "0") fail(fmt::format("'{}' failed: {}", request.substr(0, 16), received));
       return received;
     }

@@ -66,7 +66,12 @@ template <typename Each> void for_each_message(const Each& each) {
   each(static_cast<MissingQuery*>(nullptr));
   each(static_cast<MissingReply*>(nullptr));
   each(static_cast<Failure*>(nullptr));
+  each(static_cast<Death*>(nullptr));
   each(static_cast<Goodbye*>(nullptr));
+  each(static_cast<Vote*>(nullptr));
+  each(static_cast<DecisionFor*>(nullptr));
+  each(static_cast<Lost*>(nullptr));
+  each(static_cast<Command*>(nullptr));
 }
 
 }  // namespace

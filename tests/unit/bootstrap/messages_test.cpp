@@ -60,7 +60,7 @@ TEST(Messages, message_size_per_rank_is_bounded) {
 TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(NodeHello{4, 123, "node"});
   through_the_wire(Welcome{});
-  through_the_wire(Page{0xfedcba9876543210ULL});
+  through_the_wire(Page{0xfedcba9876543210ULL, true});
   through_the_wire(Table{{facts_of(1)}});
   through_the_wire(Contribution{9, RoundKind::barrier, {{1, {std::byte{7}}}, {3, {}}}});
   through_the_wire(Result{9, {{std::byte{1}}, {}, {std::byte{2}, std::byte{3}}}});
@@ -73,12 +73,16 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(MissingQuery{1, 2, MissingQuery::What::share, 3});
   through_the_wire(MissingReply{1, 2, {0, 5, 7}});
   through_the_wire(Abort({Code::aborted, 1, 42, "text"}));
-  through_the_wire(Death({Code::peer_failed, 1, 0, "text"}));
+  through_the_wire(Death{3, {Code::peer_failed, 1, 0, "text"}});
+  through_the_wire(Vote{{Ballot::Step::confirm, 7, {{0, 1}, {2, 3}}, false, "text"}, 5, 2});
+  through_the_wire(DecisionFor{{7, true, {{0, 1}}, {3, 4}, "text"}, 2});
+  through_the_wire(Lost{{3, 1}});
+  through_the_wire(Command{15});
   through_the_wire(Goodbye{3});
 }
 
 TEST(Messages, message_types_are_distinguished) {
-  EXPECT_FALSE(decode<Abort>(Frame{MessageType::death, 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
+  EXPECT_FALSE(decode<Abort>(Frame{MessageType::failure, 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
 }
 
 TEST(Messages, count_beyond_the_input_allocates_nothing) {

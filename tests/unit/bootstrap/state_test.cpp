@@ -114,6 +114,129 @@ TEST(NodeShares, invalid_groups_are_rejected) {
   EXPECT_FALSE(shares.admits(2, {1, 0, 0, {1, 2}})) << "others said another group";
 }
 
+std::vector<RankProcess> first_processes(int size) {
+  std::vector<RankProcess> all;
+  for (int rank = 0; rank < size; ++rank) all.push_back({rank, 0});
+  return all;
+}
+Vote vote_of(int rank, Ballot::Step step, std::uint64_t number, std::vector<RankProcess> members, bool ok = true) {
+  return {{step, number, std::move(members), ok, ok ? "" : "no descriptors"}, 0, rank};
+}
+std::vector<int> recipients(const std::vector<DecisionFor>& decisions) {
+  std::vector<int> ranks;
+  for (const DecisionFor& each : decisions) ranks.push_back(each.rank);
+  return ranks;
+}
+using Step = Ballot::Step;
+
+TEST(StoreAgreements, shrink_is_decided_when_the_last_living_rank_votes) {
+  StoreAgreements agreements(4);
+  const auto all = first_processes(4);
+  EXPECT_TRUE(agreements.vote(vote_of(0, Step::shrink, 0, all)).empty());
+  EXPECT_TRUE(agreements.end(2).empty());
+  EXPECT_TRUE(agreements.vote(vote_of(3, Step::shrink, 0, all)).empty());
+  const auto decisions = agreements.vote(vote_of(1, Step::shrink, 0, all));
+  EXPECT_EQ(recipients(decisions), (std::vector<int>{0, 1, 3}));
+  EXPECT_TRUE(decisions[0].decision.agreed);
+  EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}, {1, 0}, {3, 0}}));
+}
+
+TEST(StoreAgreements, death_during_a_shrink_decides_it) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  (void)agreements.end(2);
+  EXPECT_TRUE(agreements.vote(vote_of(0, Step::shrink, 0, all)).empty());
+  const auto decisions = agreements.end(1);
+  EXPECT_EQ(recipients(decisions), std::vector<int>{0});
+  EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}}));
+}
+
+TEST(StoreAgreements, rank_that_dies_after_its_vote_is_not_among_the_survivors) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  (void)agreements.vote(vote_of(1, Step::shrink, 0, all));
+  (void)agreements.end(1);
+  (void)agreements.end(2);
+  const auto decisions = agreements.vote(vote_of(0, Step::shrink, 0, all));
+  ASSERT_FALSE(decisions.empty());
+  EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}}));
+}
+
+TEST(StoreAgreements, confirmation_fails_if_a_member_has_failed_or_ended) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  (void)agreements.vote(vote_of(0, Step::confirm, 1, all));
+  (void)agreements.vote(vote_of(1, Step::confirm, 1, all, false));
+  auto decisions = agreements.vote(vote_of(2, Step::confirm, 1, all));
+  ASSERT_EQ(decisions.size(), 3U);
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  EXPECT_EQ(decisions[0].decision.text, "no descriptors");
+  (void)agreements.vote(vote_of(0, Step::confirm, 2, all));
+  (void)agreements.vote(vote_of(1, Step::confirm, 2, all));
+  decisions = agreements.end(2);
+  ASSERT_EQ(decisions.size(), 2U);
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  (void)agreements.vote(vote_of(0, Step::confirm, 3, {{0, 0}, {1, 0}}));
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::confirm, 3, {{0, 0}, {1, 0}})).at(0).decision.agreed);
+}
+
+TEST(StoreAgreements, grow_waits_for_the_replacement_and_tells_it_too) {
+  StoreAgreements agreements(3);
+  (void)agreements.end(1);
+  const std::vector<RankProcess> left{{0, 0}, {2, 0}};
+  (void)agreements.vote(vote_of(0, Step::grow, 4, left));
+  EXPECT_TRUE(agreements.vote(vote_of(2, Step::grow, 4, left)).empty());
+  agreements.replace(1);
+  const auto decisions = agreements.vote(vote_of(1, Step::stand_by, 0, {}));
+  EXPECT_EQ(recipients(decisions), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(decisions[0].decision.number, 4U);
+  EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}, {1, 1}, {2, 0}}));
+}
+
+TEST(StoreAgreements, replaced_process_still_counts_as_ended_in_a_shrink) {
+  StoreAgreements agreements(2);
+  (void)agreements.end(1);
+  agreements.replace(1);
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {})).empty());
+  const auto decisions = agreements.vote(vote_of(0, Step::shrink, 0, first_processes(2)));
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}}));
+}
+
+TEST(StoreAgreements, grow_with_a_dead_member_is_refused) {
+  StoreAgreements agreements(3);
+  (void)agreements.end(1);
+  (void)agreements.end(2);
+  const auto decisions = agreements.vote(vote_of(0, Step::grow, 0, {{0, 0}, {2, 0}}));
+  ASSERT_EQ(decisions.size(), 1U);
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  EXPECT_TRUE(decisions[0].decision.missing.empty());
+}
+
+TEST(StoreAgreements, deadline_names_the_missing_ranks_to_late_voters_too) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  Vote first = vote_of(0, Step::shrink, 0, all);
+  first.timeout_ms = 1;
+  (void)agreements.vote(first);
+  EXPECT_GE(agreements.left_ms(), 0);
+  std::vector<DecisionFor> decisions;
+  while (decisions.empty()) decisions = agreements.expire();
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  EXPECT_EQ(decisions[0].decision.missing, (std::vector<std::int32_t>{1, 2}));
+  const auto late = agreements.vote(vote_of(1, Step::shrink, 0, all));
+  EXPECT_EQ(recipients(late), std::vector<int>{1});
+  EXPECT_EQ(late[0].decision.missing, (std::vector<std::int32_t>{1, 2}));
+}
+
+TEST(StoreAgreements, different_calls_are_reported) {
+  StoreAgreements agreements(2);
+  (void)agreements.vote(vote_of(0, Step::shrink, 0, first_processes(2)));
+  const auto decisions = agreements.vote(vote_of(1, Step::grow, 0, first_processes(2)));
+  ASSERT_EQ(recipients(decisions), std::vector<int>{1});
+  EXPECT_NE(decisions[0].decision.text.find("different orders"), std::string::npos);
+}
+
 TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
   std::vector<RankFacts> facts(5);
   const int given[] = {7, 3, 7, 9, 3};
