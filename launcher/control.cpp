@@ -6,7 +6,7 @@
 
 #include <hmc/error.hpp>
 
-#include "launcher/rank_state.hpp"
+#include "runtime/base/rank_state.hpp"
 
 namespace hmc::launcher {
 
@@ -72,7 +72,7 @@ ControlPlane::RankActivity ControlPlane::activity_of(int rank) const {
   for (int i = 0; i < page.capacity(); ++i) {
     const base::ActivityLine& line = page.activity(i);
     if (line.world_rank.load(std::memory_order_relaxed) == plan_.options.number(rank))
-      return {line.pid.load(std::memory_order_relaxed), describe_activity(line)};
+      return {line.pid.load(std::memory_order_relaxed), base::activity_text(base::read_state(line))};
   }
   return {};
 }

@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "bootstrap/common.hpp"
-#include "launcher/rank_state.hpp"
 #include "launcher/report.hpp"
+#include "runtime/base/rank_state.hpp"
 
 namespace hmc::launcher {
 
@@ -305,7 +305,7 @@ std::string Supervisor::describe(int rank) const {
   if (state.state == State::ended) return fmt::format("{}: {}", name_of(rank), describe_end(state.wait_status));
   const ControlPlane::RankActivity seen = control_.activity_of(rank);
   // The started program may be a wrapper whose child is the rank.
-  const bool stopped = is_stopped(state.pid) || (seen.pid > 0 && is_stopped(seen.pid));
+  const bool stopped = base::is_stopped(state.pid) || (seen.pid > 0 && base::is_stopped(seen.pid));
   return fmt::format("{}: {}{}{}", name_of(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);
 }

@@ -249,6 +249,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return ask_store<Vote>(from, frame);
+    case MessageType::state_query: return ask_store<StateQuery>(from, frame);
     default: return false;
   }
 }
@@ -408,6 +409,15 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
       const auto decision = decode<DecisionFor>(frame);
       return decision && forward(decision->rank, frame.type, frame.payload);
     }
+    case MessageType::state_query: {
+      const auto query = decode<StateQuery>(frame);
+      if (query) send_to_store(StateReply{query->id, query->rank, states_of(query->ranks)});
+      return query.has_value();
+    }
+    case MessageType::state_reply: {
+      const auto reply = decode<StateReply>(frame);
+      return reply && forward(reply->rank, frame.type, frame.payload);
+    }
     case MessageType::command: {
       const auto command = decode<Command>(frame);
       if (command && events_.on_command) events_.on_command(command->value);
@@ -433,6 +443,17 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
     }
     default: return false;
   }
+}
+
+std::vector<base::RankState> NodeAgent::states_of(const std::vector<std::int32_t>& ranks) const {
+  std::vector<base::RankState> states;
+  for (int i = 0; i < page_.capacity(); ++i) {
+    // Relaxed: set once, when the rank joins.
+    const std::int32_t rank = page_.activity(i).world_rank.load(std::memory_order_relaxed);
+    if (rank < 0 || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+    states.push_back(base::read_state(page_.activity(i)));
+  }
+  return states;
 }
 
 bool NodeAgent::forward(int rank, MessageType type, const base::Bytes& payload) {

@@ -101,6 +101,7 @@ class NodeAgent final : private PeerLoop::Handler {
 
   // from the store
   bool dispatch_store(const Frame& frame);
+  std::vector<base::RankState> states_of(const std::vector<std::int32_t>& ranks) const;
   bool forward(int rank, MessageType type, const base::Bytes& payload);
 
   template <typename Message> void send_to_store(const Message& message) {

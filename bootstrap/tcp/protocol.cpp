@@ -40,7 +40,9 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::table:
     case MessageType::missing_reply:
     case MessageType::vote:
-    case MessageType::decision: return table;
+    case MessageType::decision:
+    case MessageType::state_query:
+    case MessageType::state_reply: return table;
     case MessageType::share_offer:  // a node may have many ranks
     case MessageType::publish:
     case MessageType::reply: return longest_value_bytes + text;

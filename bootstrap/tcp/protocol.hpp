@@ -20,6 +20,7 @@
 #include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/rank_state.hpp"
 
 namespace hmc::bootstrap {
 
@@ -49,6 +50,8 @@ enum class MessageType : std::uint16_t {
   decision,
   lost,
   command,
+  state_query,
+  state_reply,
 };
 
 inline constexpr std::size_t rank_facts_bytes = 68;
@@ -327,6 +330,23 @@ struct Lost {  // the process of a rank has ended; unlike `failure`, sent for ea
   static constexpr auto fields = std::tuple(&Lost::process);
 };
 
+/// From a rank to the agents of `ranks`, over the store.
+struct StateQuery {
+  std::uint64_t id = 0;
+  std::int32_t rank = -1;  ///< asks
+  std::vector<std::int32_t> ranks;
+  static constexpr auto type = MessageType::state_query;
+  static constexpr auto fields = std::tuple(&StateQuery::id, &StateQuery::rank, &StateQuery::ranks);
+};
+
+struct StateReply {  // one per node
+  std::uint64_t id = 0;
+  std::int32_t rank = -1;  ///< the recipient
+  std::vector<base::RankState> states;
+  static constexpr auto type = MessageType::state_reply;
+  static constexpr auto fields = std::tuple(&StateReply::id, &StateReply::rank, &StateReply::states);
+};
+
 /// From hmcrun to its parts on other hosts; other agents ignore it. The store and the agents don't interpret the value.
 struct Command {
   std::int32_t value = 0;
@@ -341,6 +361,11 @@ template <>
 inline constexpr auto fields_of<RankFacts> = std::tuple(&RankFacts::rank, &RankFacts::node, &RankFacts::local_index,
                                                         &RankFacts::pid, &RankFacts::machine, &RankFacts::network,
                                                         &RankFacts::cpus, &RankFacts::further_cpus);
+template <>
+inline constexpr auto fields_of<base::RankState> =
+    std::tuple(&base::RankState::rank, &base::RankState::pid, &base::RankState::host, &base::RankState::is_stopped,
+               &base::RankState::activity, &base::RankState::sequence, &base::RankState::for_ns,
+               &base::RankState::peer);
 template <> inline constexpr auto fields_of<RankProcess> = std::tuple(&RankProcess::rank, &RankProcess::life);
 template <>
 inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include <hmc/error.hpp>
 
@@ -39,6 +40,8 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
     case MessageType::death: return handle_as<Death>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return handle_as<Vote>(from, frame);
+    case MessageType::state_query: return handle_as<StateQuery>(from, frame);
+    case MessageType::state_reply: return handle_as<StateReply>(from, frame);
     default: return false;
   }
 }
@@ -154,6 +157,23 @@ bool StoreServer::handle(ControlPeer& from, const Vote& message) {
   for (const RankProcess& each : message.ballot.members)
     if (!in_job(each.rank)) return false;
   send_decisions(agreements_.vote(message));
+  return true;
+}
+
+bool StoreServer::handle(ControlPeer& from, const StateQuery& message) {
+  if (!lives_at(message.rank, from)) return false;
+  std::map<ControlPeer*, std::vector<std::int32_t>> by_home;
+  for (const std::int32_t rank : message.ranks) {
+    if (!in_job(rank)) return false;
+    if (home(rank) != nullptr) by_home[home(rank)].push_back(rank);
+  }
+  for (auto& [agent, ranks] : by_home) agent->connection.send(StateQuery{message.id, message.rank, std::move(ranks)});
+  return true;
+}
+
+bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
+  if (!in_job(message.rank)) return false;
+  if (ControlPeer* const agent = home(message.rank)) agent->connection.send(message);
   return true;
 }
 

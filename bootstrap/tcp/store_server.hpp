@@ -55,6 +55,8 @@ class StoreServer final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, const Death& message);
   bool handle(ControlPeer& from, const Goodbye& message);
   bool handle(ControlPeer& from, const Vote& message);
+  bool handle(ControlPeer& from, const StateQuery& message);
+  bool handle(ControlPeer& from, const StateReply& message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     const auto message = decode<Message>(frame);
     return message && handle(from, *message);

@@ -47,6 +47,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
     return run_round(RoundKind::allgather, mine, deadline);
   }
   void barrier(Deadline deadline) override { (void)run_round(RoundKind::barrier, {}, deadline); }
+  std::vector<base::RankState> states(const std::vector<int>& ranks) override;
 
   const std::vector<int>& members() const noexcept override { return members_; }
   std::vector<SharedSegment> share(const SharedSegment& mine, Deadline deadline) override {
@@ -146,6 +147,8 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   std::optional<Refusal> refusal_;
   std::optional<Failure> failure_;
   std::optional<Decision> decision_;
+  std::uint64_t states_id_ = 0;  // of the last query
+  std::vector<base::RankState> states_;
 };
 
 // ---- joining and leaving
@@ -346,6 +349,18 @@ base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) {
   return std::move(reply_->value);
 }
 
+std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks) {
+  states_id_ = requests_++;
+  states_.clear();
+  try {
+    send(StateQuery{states_id_, mine_.rank, {ranks.begin(), ranks.end()}});
+    const auto answered = [&] { return states_.size() >= ranks.size(); };
+    (void)wait("query of states", Deadline::after(std::chrono::milliseconds(500)), answered);
+  } catch (const Error&) {  // the job has failed: the caller's error has another cause, and gets what has arrived
+  }
+  return std::exchange(states_, {});
+}
+
 // ---- Membership
 
 Decision TcpBootstrap::agree(const Ballot& ballot, std::chrono::nanoseconds timeout) {
@@ -516,6 +531,10 @@ void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
       return;
     case MessageType::missing_reply:
       if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);
+      return;
+    case MessageType::state_reply:
+      if (const auto reply = decode<StateReply>(frame); reply && reply->id == states_id_)
+        states_.insert(states_.end(), reply->states.begin(), reply->states.end());
       return;
     case MessageType::decision:
       if (auto decision = decode<DecisionFor>(frame)) decision_ = std::move(decision->decision);

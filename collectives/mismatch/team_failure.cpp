@@ -208,9 +208,12 @@ namespace {
 /// The word for ranks in error texts. In a team other than the world it says that the numbers are world ranks.
 const char* rank_word(const rma::TeamCore& team) { return team.is_world() ? "rank" : "world rank"; }
 
-std::vector<int> on_this_node(const rma::TeamCore& team) {
+/// The awaited rank, and the team's ranks on this node.
+std::vector<int> to_describe(const rma::TeamCore& team, int awaited) {
   std::vector<int> world_ranks;
   for (const int member : team.local_ranks()) world_ranks.push_back(team.world_rank(member));
+  if (awaited >= 0 && std::find(world_ranks.begin(), world_ranks.end(), awaited) == world_ranks.end())
+    world_ranks.push_back(awaited);
   return world_ranks;
 }
 
@@ -270,7 +273,7 @@ void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, 
   } else {
     detail.message = fmt::format("{} {} didn't come before the deadline of {:.3g} s; {}", rank_word(team), status.peer,
                                  std::chrono::duration<double>(fabric.timeout).count(),
-                                 rma::what_ranks_are_in(fabric, on_this_node(team), rank_word(team)));
+                                 rma::what_ranks_are_in(fabric, to_describe(team, status.peer), rank_word(team)));
     detail.hint = "HMC_TIMEOUT_S sets the deadline";
   }
   throw Error(std::move(detail));

@@ -12,8 +12,8 @@
 #include <system_error>
 #include <vector>
 
-#include "launcher/rank_state.hpp"
 #include "runtime/base/node_page.hpp"
+#include "runtime/base/rank_state.hpp"
 
 namespace hmc::launcher {
 
@@ -65,18 +65,16 @@ nlohmann::ordered_json gather_jobs() {
     std::map<int, Json> ranks;
     std::string program;
     for (int i = 0; i < page.capacity(); ++i) {
-      // Relaxed: hints about another process.
       const base::ActivityLine& line = page.activity(i);
-      const int rank = line.world_rank.load(std::memory_order_relaxed);
-      const int pid = line.pid.load(std::memory_order_relaxed);
-      const std::string name = pid > 0 ? program_of(pid) : "";
-      if (rank < 0 || name.empty()) continue;  // no rank, or it has exited
+      const base::RankState state = base::read_state(line);
+      const std::string name = state.pid > 0 ? program_of(state.pid) : "";
+      if (state.rank < 0 || name.empty()) continue;  // no rank, or it has exited
       program = name;
-      ranks[rank] = {{"rank", rank},
-                     {"pid", pid},
-                     {"state", is_stopped(pid) ? "stopped" : "running"},
-                     {"collectives", line.calls.load(std::memory_order_relaxed)},
-                     {"activity", describe_activity(line)}};
+      ranks[state.rank] = {{"rank", state.rank},
+                           {"pid", state.pid},
+                           {"state", state.is_stopped ? "stopped" : "running"},
+                           {"collectives", line.calls.load(std::memory_order_relaxed)},  // relaxed: a hint
+                           {"activity", base::activity_text(state)}};
     }
     if (ranks.empty()) continue;
     Json job{

@@ -6,6 +6,7 @@
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/rank_state.hpp"
 
 namespace hmc::base {
 
@@ -47,6 +48,12 @@ class Exchange {
   /// The bytes of all ranks, indexed by rank. Lengths may differ.
   virtual std::vector<Bytes> allgather(ByteView mine, Deadline deadline) = 0;
   virtual void barrier(Deadline deadline) = 0;
+  /// What these ranks are doing, for an error text; entries may be missing. Only of the control plane. Waits at most half
+  /// a second.
+  virtual std::vector<RankState> states(const std::vector<int>& ranks) {
+    (void)ranks;
+    return {};
+  }
   /// True if the ranks can no longer exchange data through this object.
   virtual bool has_failed() const noexcept { return false; }
   /// After a round that threw: true if an earlier call is the cause, and not a mismatch in this call.

@@ -38,6 +38,7 @@ enum class Activity : std::uint32_t {
   put,
   get,
   atomic,
+  last = atomic,
 };
 const char* name_of(Activity activity) noexcept;
 

@@ -1,8 +1,10 @@
 #include "runtime/rma/fabric.hpp"
 
 #include <chrono>
+#include <span>
 #include <thread>
 
+#include "runtime/rma/operation_scope.hpp"
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc::rma {
@@ -79,6 +81,10 @@ void throw_status(const Fabric& fabric, const base::Status& found, const CallSit
     else if (status.code == Code::peer_failed && status.peer >= 0 && fabric.waiter.page().aborted().ok())
       // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
+  }
+  if (status.code == Code::timeout && detail.peer >= 0) {
+    const std::string state = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
+    if (!state.empty()) detail.message += "; " + state;
   }
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";

@@ -2,37 +2,52 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 namespace hmc::rma {
 
+namespace {
+
+/// A rank of this node: read from the node page, without the control plane.
+base::RankState state_on_node(const Fabric& fabric, int rank) {
+  return base::read_state(fabric.waiter.page().activity(fabric.peer(rank).local_index));
+}
+
+void append(std::string& text, const std::string& clause) {
+  if (!text.empty()) text += "; ";
+  text += clause;
+}
+
+}  // namespace
+
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word) {
-  std::string text;
-  const std::int64_t now = base::now_ns();
+  constexpr std::size_t most = 16;
+  std::vector<base::RankState> states;
+  std::vector<int> remote;
   for (const int rank : world_ranks) {
-    const int index = fabric.peer(rank).local_index;
-    if (index < 0 || rank == fabric.rank) continue;
-    const base::ActivityLine& line = fabric.waiter.page().activity(index);
-    // Relaxed: a hint for an error text.
-    const auto activity = static_cast<base::Activity>(line.activity.load(std::memory_order_relaxed));
-    const std::int64_t since = line.since_ns.load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(text), "{}{} {} is in {}", text.empty() ? "" : "; ", word, rank,
-                   activity == base::Activity::computing ? "none of HMC's calls" : name_of(activity));
-    if (since > 0) fmt::format_to(std::back_inserter(text), " for {:.1f} s", static_cast<double>(now - since) * 1e-9);
+    if (rank == fabric.rank) continue;
+    if (fabric.peer(rank).local_index >= 0)
+      states.push_back(state_on_node(fabric, rank));
+    else
+      remote.push_back(rank);
   }
+  // The control plane carries few states, so that a timeout on thousands of ranks doesn't load it.
+  if (!remote.empty() && remote.size() <= most)
+    for (base::RankState& each : fabric.exchange->states(remote)) states.push_back(std::move(each));
+  std::sort(states.begin(), states.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, states.size()); ++i) append(text, base::text_of(states[i], word));
+  if (states.size() > most) append(text, fmt::format("and {} more", states.size() - most));
   return text;
 }
 
 std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited) {
   std::vector<int> missing;
-  for (int rank = 0; rank < fabric.size; ++rank) {
-    const int index = fabric.peer(rank).local_index;
-    if (index < 0 || rank == fabric.rank) continue;
-    // Relaxed: a hint for a text.
-    const auto activity =
-        static_cast<base::Activity>(fabric.waiter.page().activity(index).activity.load(std::memory_order_relaxed));
-    if (activity == base::Activity::computing) missing.push_back(rank);
-  }
+  for (int rank = 0; rank < fabric.size; ++rank)
+    if (rank != fabric.rank && fabric.peer(rank).local_index >= 0 &&
+        state_on_node(fabric, rank).activity == base::Activity::computing)
+      missing.push_back(rank);
   std::string text =
       fmt::format("{} has waited for {:.3g} s", name_of(note.activity), std::chrono::duration<double>(waited).count());
   if (note.peer >= 0 && note.peer != fabric.rank)

@@ -48,10 +48,9 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// "rank 3 is in allreduce for 2.1 s; ..." for those of `world_ranks` that are on this node: this rank can read only
-/// their activity lines. `word`: the text's word for a rank.
 /// The warning about a long wait: the awaited rank, and the ranks of the node that are in none of HMC's calls.
 std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited);
+/// "rank 3 (host vm, pid 123) is in allreduce number 5 for 2.1 s; ...". `word`: the text's word for a rank.
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
 
 // Both are called within an OperationScope.

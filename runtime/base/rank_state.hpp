@@ -1,0 +1,34 @@
+// RankState: what a rank is doing, read from its activity line, for error texts and tools.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/node_page.hpp"
+
+namespace hmc::base {
+
+struct RankState {
+  std::int32_t rank = -1;
+  std::int32_t pid = 0;  ///< 0: the rank hasn't joined, or its state is unknown
+  std::string host;
+  bool is_stopped = false;  ///< by a signal (SIGSTOP, SIGTSTP, ...) or by a debugger
+  Activity activity = Activity::computing;
+  std::uint64_t sequence = 0;  ///< of the collective
+  std::int64_t for_ns = 0;     ///< how long; 0: unknown
+  std::int32_t peer = -1;      ///< the rank that it waits for
+};
+
+/// On the line's machine.
+RankState read_state(const ActivityLine& line);
+/// "in allreduce number 5 for 1.9 s, waiting for rank 3"; "in no HMC call".
+std::string activity_text(const RankState& state);
+/// "rank 3 (host vm, pid 123, stopped) is in allreduce ...". `word`: for "rank".
+std::string text_of(const RankState& state, const char* word = "rank");
+
+/// True if the process is stopped.
+bool is_stopped(pid_t pid);
+
+}  // namespace hmc::base
