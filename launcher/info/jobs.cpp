@@ -4,13 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <vector>
+
+#include <hmc/error.hpp>
 
 #include "runtime/base/node_page.hpp"
 #include "runtime/base/rank_state.hpp"
@@ -58,6 +63,65 @@ std::string program_of(int pid) {
 }
 
 }  // namespace
+
+namespace {
+
+int parent_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');  // the name may contain any character; then " S PARENT"
+  if (name_end == std::string::npos || name_end + 4 >= text.size()) return 0;
+  int parent = 0;
+  std::from_chars(text.data() + name_end + 4, text.data() + text.size(), parent);
+  return parent;
+}
+
+/// True for the process itself and for each of its ancestors, such as hmcrun.
+bool is_under(int pid, int ancestor) {
+  for (; pid > 1; pid = parent_of(pid))
+    if (pid == ancestor) return true;
+  return false;
+}
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+  std::string text;
+  std::array<char, 4096> part{};
+  while (pipe != nullptr) {
+    const std::size_t got = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (got == 0) break;
+    text.append(part.data(), got);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string stacks_of_jobs(int process) {
+  std::string tool;
+  if (!output_of("command -v eu-stack").empty())
+    tool = "eu-stack -p {} 2>&1";
+  else if (!output_of("command -v gdb").empty())
+    tool = "gdb -p {} -batch -nx -ex 'thread apply all backtrace' 2>/dev/null";
+  else
+    throw Error(Code::unavailable, "stacks", "neither eu-stack nor gdb is installed", "apt-get install elfutils");
+  std::string text;
+  for (const Json& job : gather_jobs()) {
+    for (const Json& rank : job["ranks"]) {
+      const int pid = rank["pid"].get<int>();
+      if (process != 0 && !is_under(pid, process)) continue;
+      text += fmt::format("== {} rank {}, pid {}, {}, {}\n", job["program"].get<std::string>(), rank["rank"].get<int>(),
+                          pid, rank["state"].get<std::string>(), rank["activity"].get<std::string>());
+      text += output_of(fmt::format(fmt::runtime(tool), pid));
+    }
+  }
+  if (text.empty())
+    throw Error(Code::not_found, "stacks",
+                process == 0 ? "no job of this user runs on this machine"
+                             : fmt::format("process {} is no rank, and no rank's launcher", process));
+  return text;
+}
 
 nlohmann::ordered_json gather_jobs() {
   Json jobs = Json::array();

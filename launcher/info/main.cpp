@@ -26,6 +26,9 @@ int main(int argc, char** argv) {
   launchers->add_flag("--json", as_json, "For programs: one JSON document");
   CLI::App* const ps = app.add_subcommand("ps", "This user's running jobs on this machine, and what each rank is in");
   ps->add_flag("--json", as_json, "For programs: one JSON document");
+  int process = 0;
+  CLI::App* const stacks = app.add_subcommand("stacks", "The call stacks of the ranks of a running job (eu-stack or gdb)");
+  stacks->add_option("pid", process, "hmcrun, or one of its ranks; without it all jobs of this user");
   hmc::launcher::Question question;
   CLI::App* const explain = app.add_subcommand(
       "explain", "The algorithm that a collective would use, the predicted cost of each, and the reason");
@@ -50,6 +53,10 @@ int main(int argc, char** argv) {
   }
   if (*trial) return hmc::launcher::run_share_trial(trial_of);
   try {
+    if (*stacks) {
+      std::fputs(hmc::launcher::stacks_of_jobs(process).c_str(), stdout);
+      return std::fflush(stdout) == 0 ? 0 : 1;
+    }
     const auto facts = *devices     ? hmc::launcher::gather_devices()
                        : *launchers ? hmc::launcher::gather_launchers()
                        : *ps        ? hmc::launcher::gather_jobs()

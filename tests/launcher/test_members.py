@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -105,6 +106,22 @@ class Members(LauncherTest):
             self.assertEqual(len(mine), 3)
             self.assertEqual(sum("waiting for rank 1" in rest for rest in mine.values()), 2, mine)
             self.assertEqual(sum(rest.startswith("stopped") and "in no HMC call" in rest for rest in mine.values()), 1, mine)
+
+    def test_hmcinfo_stacks_shows_the_stack_of_each_rank(self):
+        if not shutil.which("eu-stack") and not shutil.which("gdb"):
+            self.skipTest("neither eu-stack nor gdb is installed")
+        with Job("-np", "2", "sh", "-c", f"exec {APP} stay") as job:
+            for _ in range(2):
+                self.assertEqual(job.process.stdout.readline(), "here\n")
+            run = subprocess.run([HMCINFO, "stacks", str(job.process.pid)], capture_output=True, text=True, check=True,
+                                 env=dict(os.environ))
+            ranks = re.findall(r"== member_app rank (\d), pid \d+, running, in no HMC call.*\n((?:(?!==).*\n)+)", run.stdout)
+            self.assertEqual([rank for rank, _ in ranks], ["0", "1"], run.stdout)
+            for _, stack in ranks:
+                self.assertIn("main", stack)
+            other = subprocess.run([HMCINFO, "stacks", "1"], capture_output=True, text=True, check=False, env=dict(os.environ))
+            self.assertEqual(other.returncode, 1)
+            self.assertIn("process 1 is no rank", other.stderr)
 
     def test_a_long_wait_is_reported_and_goes_on(self):
         for layout in self.layouts:

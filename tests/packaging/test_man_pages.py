@@ -16,6 +16,7 @@ SECTIONS = [
     ("launcher/hmcinfo.1", "SUBCOMMAND devices", ["hmcinfo", "devices"]),
     ("launcher/hmcinfo.1", "SUBCOMMAND launchers", ["hmcinfo", "launchers"]),
     ("launcher/hmcinfo.1", "SUBCOMMAND ps", ["hmcinfo", "ps"]),
+    ("launcher/hmcinfo.1", "SUBCOMMAND stacks", ["hmcinfo", "stacks"]),
     ("launcher/hmcinfo.1", "SUBCOMMAND explain", ["hmcinfo", "explain"]),
     ("sim/hmc-sim.1", "OPTIONS", ["hmc-sim"]),
     ("verify/hmc-verify.1", "OPTIONS", ["hmc-verify"]),
