@@ -46,6 +46,11 @@ class Bootstrap : public base::Exchange {
 
   /// Notifies every rank (node pages, control connections) and the launcher.
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
+  /// A warning about a wait that has taken `interval` since the last one. One of the job's warnings is printed; false:
+  /// the caller prints its own. From any thread.
+  virtual bool report([[maybe_unused]] std::string_view text, [[maybe_unused]] std::chrono::nanoseconds interval) noexcept {
+    return false;
+  }
   /// Null: ranks that end can't be replaced or left out.
   virtual Membership* membership() noexcept { return nullptr; }
 

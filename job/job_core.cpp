@@ -205,8 +205,11 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
   fabric->waiter.report_after(env.report,
-                              [fabric = fabric.get()](const base::WaitNote& note, std::chrono::nanoseconds waited) {
-                                fabric->log.warn("{}", rma::text_of_long_wait(*fabric, note, waited));
+                              [fabric = fabric.get(), bootstrap = bootstrap.get()](const base::WaitNote& note,
+                                                                                   std::chrono::nanoseconds waited) {
+                                if (!fabric->log.wants(base::LogLevel::warn)) return;
+                                const std::string text = rma::text_of_long_wait(*fabric, note, waited);
+                                if (!bootstrap->report(text, waited)) fabric->log.warn("{}", text);
                               });
   fabric->background.allow(env.progress != "caller");
 

@@ -250,6 +250,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return ask_store<Vote>(from, frame);
     case MessageType::state_query: return ask_store<StateQuery>(from, frame);
+    case MessageType::report: return ask_store<Report>(from, frame);
     default: return false;
   }
 }

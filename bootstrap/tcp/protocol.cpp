@@ -41,6 +41,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::missing_reply:
     case MessageType::vote:
     case MessageType::decision:
+    case MessageType::report:
     case MessageType::state_query:
     case MessageType::state_reply: return table;
     case MessageType::share_offer:  // a node may have many ranks

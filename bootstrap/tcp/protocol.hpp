@@ -52,6 +52,7 @@ enum class MessageType : std::uint16_t {
   command,
   state_query,
   state_reply,
+  report,
 };
 
 inline constexpr std::size_t rank_facts_bytes = 68;
@@ -345,6 +346,15 @@ struct StateReply {  // one per node
   std::vector<base::RankState> states;
   static constexpr auto type = MessageType::state_reply;
   static constexpr auto fields = std::tuple(&StateReply::id, &StateReply::rank, &StateReply::states);
+};
+
+/// A rank's warning about a long wait. The store prints one for the whole job.
+struct Report {
+  std::int32_t rank = -1;
+  std::uint64_t interval_ms = 0;  ///< the time since the last report of the same wait
+  std::string text;
+  static constexpr auto type = MessageType::report;
+  static constexpr auto fields = std::tuple(&Report::rank, &Report::interval_ms, &Report::text);
 };
 
 /// From hmcrun to its parts on other hosts; other agents ignore it. The store and the agents don't interpret the value.

@@ -4,13 +4,23 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <hmc/error.hpp>
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
+
+namespace {
+
+constexpr std::int32_t for_store = -2;  // the asking rank of the store's own queries
+/// A report waits this long for the nodes' answers.
+constexpr auto states_for = std::chrono::milliseconds(500);
+
+}  // namespace
 
 StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events)
     : size_(job_size),
@@ -41,6 +51,7 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return handle_as<Vote>(from, frame);
     case MessageType::state_query: return handle_as<StateQuery>(from, frame);
+    case MessageType::report: return handle_as<Report>(from, frame);
     case MessageType::state_reply: return handle_as<StateReply>(from, frame);
     default: return false;
   }
@@ -172,9 +183,44 @@ bool StoreServer::handle(ControlPeer& from, const StateQuery& message) {
 }
 
 bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
+  if (message.rank == for_store) {
+    if (!report_ || message.id != report_->id) return true;
+    report_->states.insert(report_->states.end(), message.states.begin(), message.states.end());
+    if (--report_->missing_replies == 0) print_report();
+    return true;
+  }
   if (!in_job(message.rank)) return false;
   if (ControlPeer* const agent = home(message.rank)) agent->connection.send(message);
   return true;
+}
+
+/// Nodes report the same wait at about the same time. The first report is printed, with the ranks of all nodes that are
+/// in no call.
+bool StoreServer::handle(ControlPeer& from, const Report& message) {
+  if (!lives_at(message.rank, from)) return false;
+  if (!next_report_.expired()) return true;
+  constexpr std::uint64_t longest_ms = 1000U * 3600 * 24;
+  next_report_ = base::Deadline::after(std::chrono::milliseconds(std::min(message.interval_ms, longest_ms) / 2));
+  const std::uint64_t id = ++reports_;
+  report_.emplace(PendingReport{id, message, {}, 0, base::Deadline::after(states_for)});
+  std::map<ControlPeer*, std::vector<std::int32_t>> by_home;
+  for (int rank = 0; rank < size_; ++rank)
+    if (home(rank) != nullptr) by_home[home(rank)].push_back(rank);
+  report_->missing_replies = by_home.size();
+  for (auto& [agent, ranks] : by_home) agent->connection.send(StateQuery{id, for_store, std::move(ranks)});
+  return true;
+}
+
+void StoreServer::print_report() {
+  const PendingReport report = *std::exchange(report_, std::nullopt);
+  constexpr std::size_t most = 16;
+  std::string text = report.message.text;
+  std::size_t idle = 0;
+  for (const base::RankState& each : report.states)
+    if (each.activity == base::Activity::computing && ++idle <= most) text += "; " + base::text_of(each);
+  if (idle > most) text += fmt::format("; and {} more", idle - most);
+  if (idle == 0) text += "; all ranks are in HMC's calls";
+  base::Log(base::LogLevel::warn, report.message.rank).warn("{}", text);
 }
 
 void StoreServer::send_decisions(const std::vector<DecisionFor>& decisions) {
@@ -201,7 +247,10 @@ void StoreServer::send_command(int value) {
 
 int StoreServer::on_turn() {
   send_decisions(agreements_.expire());
-  return agreements_.left_ms();
+  if (report_ && report_->until.expired()) print_report();
+  const int left_ms = agreements_.left_ms();
+  if (!report_) return left_ms;
+  return left_ms < 0 ? report_->until.left_ms() : std::min(left_ms, report_->until.left_ms());
 }
 
 bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {

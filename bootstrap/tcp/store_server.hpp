@@ -57,6 +57,7 @@ class StoreServer final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, const Vote& message);
   bool handle(ControlPeer& from, const StateQuery& message);
   bool handle(ControlPeer& from, const StateReply& message);
+  bool handle(ControlPeer& from, const Report& message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     const auto message = decode<Message>(frame);
     return message && handle(from, *message);
@@ -76,6 +77,7 @@ class StoreServer final : private PeerLoop::Handler {
   void send_replies(const std::vector<Reply>& replies);
   void send_decisions(const std::vector<DecisionFor>& decisions);
   void rank_ended(int rank);
+  void print_report();
   void finish_if_all_gone();
   void fail(Notice notice);
 
@@ -90,6 +92,16 @@ class StoreServer final : private PeerLoop::Handler {
   StoreKeys keys_;
   StoreAgreements agreements_;
   std::optional<Failure> failure_;
+  struct PendingReport {
+    std::uint64_t id = 0;  // of the query to the agents
+    Report message;
+    std::vector<base::RankState> states;
+    std::size_t missing_replies = 0;
+    base::Deadline until;
+  };
+  std::optional<PendingReport> report_;
+  std::uint64_t reports_ = 0;
+  base::Deadline next_report_ = base::Deadline::after({});
   Completion over_;
   Completion all_gone_;
   PeerLoop loop_;  // last: its thread uses the other members

@@ -66,6 +66,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   void abort(int exit_code, std::string_view text) noexcept override;
   void leave() noexcept override;
 
+  bool report(std::string_view text, std::chrono::nanoseconds interval) noexcept override;
   Membership* membership() noexcept override { return this; }
   bool is_replacement() const noexcept override { return replaces_; }
   Decision agree(const Ballot& ballot, std::chrono::nanoseconds timeout) override;
@@ -361,6 +362,17 @@ std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks)
   return std::exchange(states_, {});
 }
 
+bool TcpBootstrap::report(std::string_view text, std::chrono::nanoseconds interval) noexcept {
+  try {
+    constexpr std::size_t longest_text = 4096;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(interval).count();
+    send(Report{mine_.rank, static_cast<std::uint64_t>(ms), std::string(text.substr(0, longest_text))});
+    return true;
+  } catch (...) {  // no memory for a message
+    return false;
+  }
+}
+
 // ---- Membership
 
 Decision TcpBootstrap::agree(const Ballot& ballot, std::chrono::nanoseconds timeout) {
@@ -428,8 +440,9 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
     }
     if (deadline.expired()) return false;
     if (base::now_ns() >= next_report) {
-      if (page_.segment() && page_.claim_report(base::now_ns(), interval))
-        log_.warn("{} has waited for {:.3g} s for other ranks", operation, static_cast<double>(interval) * 1e-9);
+      if (page_.segment() && page_.claim_report(base::now_ns(), interval) && log_.wants(base::LogLevel::warn))
+        (void)report(fmt::format("{} has waited for {:.3g} s for other ranks", operation, static_cast<double>(interval) * 1e-9),
+                     std::chrono::nanoseconds(interval));
       next_report += interval;
       interval *= 2;
     }

@@ -43,18 +43,10 @@ std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_r
 }
 
 std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < fabric.size; ++rank)
-    if (rank != fabric.rank && fabric.peer(rank).local_index >= 0 &&
-        state_on_node(fabric, rank).activity == base::Activity::computing)
-      missing.push_back(rank);
   std::string text =
       fmt::format("{} has waited for {:.3g} s", name_of(note.activity), std::chrono::duration<double>(waited).count());
-  if (note.peer >= 0 && note.peer != fabric.rank)
-    fmt::format_to(std::back_inserter(text), " for rank {}{}", note.peer,
-                   fabric.peer(note.peer).local_index < 0 ? " of another node" : "");
-  const std::string others = what_ranks_are_in(fabric, missing, "rank");
-  return text + (others.empty() ? "; all ranks of this node are in HMC's calls" : "; " + others);
+  if (note.peer >= 0 && note.peer != fabric.rank) fmt::format_to(std::back_inserter(text), " for rank {}", note.peer);
+  return text;
 }
 
 namespace {

@@ -180,7 +180,7 @@ TEST(StoreAgreements, confirmation_fails_if_a_member_has_failed_or_ended) {
   EXPECT_TRUE(agreements.vote(vote_of(1, Step::confirm, 3, {{0, 0}, {1, 0}})).at(0).decision.agreed);
 }
 
-TEST(StoreAgreements, grow_waits_for_the_replacement_and_tells_it_too) {
+TEST(StoreAgreements, grow_waits_for_the_replacement_and_includes_it) {
   StoreAgreements agreements(3);
   (void)agreements.end(1);
   const std::vector<RankProcess> left{{0, 0}, {2, 0}};

@@ -24,7 +24,7 @@ std::string text_of(const std::vector<HostRanks>& hosts) {
   return text;
 }
 
-TEST(Hosts, list_gives_names_and_slots) {
+TEST(Hosts, list_has_names_and_slots) {
   EXPECT_EQ(text_of(parse_host_list("a:4,b,10.0.0.7:2")), "a:4 b~1 10.0.0.7:2 ");
   EXPECT_EQ(text_of(parse_host_list("a,b,a,b:3")), "a~2 b:4 ") << "a host that is named twice";
   for (const char* const wrong : {"", ",", "a:", "a:0", "a:x", "a:4:5", "a b", "-oProxyCommand=x", "a;b", "$(x)"})
