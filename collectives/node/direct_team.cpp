@@ -46,19 +46,20 @@ void DirectTeam::join(ScheduleTeam& schedules) {
     seats_.push_back({reinterpret_cast<Board*>(peer.direct + Arena::board_offset), peer.world, peer.local_index});
     staging_.push_back(peer.direct + arena.bulk_offset());
   }
-  board(rank_).probe.reads_all = reads_all() ? 1 : 0;
+  board(rank_).probe.reads_next = reads_next() ? 1 : 0;
 }
 
-/// Tests each peer once per job. Later teams reuse the result.
-bool DirectTeam::reads_all() noexcept {
+/// Tests the next rank; all_read() combines the tests of all ranks. The kernel compares credentials, the target's
+/// dumpable flag, and process namespaces. If each rank can read the next one in the ring, then all have the same
+/// credentials and namespace, every flag was tested, and so was every rank's permission to make the call. Tests of all
+/// pairs would cost N^2 system calls at the start. Later teams reuse the result.
+bool DirectTeam::reads_next() noexcept {
   if (!reads_.wanted()) return false;
-  for (int peer = 0; peer < size_; ++peer) {
-    rma::FabricPeer::Readable& known = fabric_.peer(world(peer)).readable;
-    if (known == rma::FabricPeer::Readable::untested)
-      known = reads_.try_on(board(peer).probe.memory) ? rma::FabricPeer::Readable::yes : rma::FabricPeer::Readable::no;
-    if (known == rma::FabricPeer::Readable::no) return false;
-  }
-  return true;
+  const int next = rank_ + 1 == size_ ? 0 : rank_ + 1;
+  rma::FabricPeer::Readable& known = fabric_.peer(world(next)).readable;
+  if (known == rma::FabricPeer::Readable::untested)
+    known = reads_.try_on(board(next).probe.memory) ? rma::FabricPeer::Readable::yes : rma::FabricPeer::Readable::no;
+  return known == rma::FabricPeer::Readable::yes;
 }
 
 bool DirectTeam::all_read() noexcept {
@@ -69,7 +70,7 @@ bool DirectTeam::all_read() noexcept {
     }
     all_read_ = Known::yes;
     for (int peer = 0; peer < size_; ++peer)
-      if (board(peer).probe.reads_all == 0) all_read_ = Known::no;
+      if (board(peer).probe.reads_next == 0) all_read_ = Known::no;
   }
   return all_read_ == Known::yes;
 }

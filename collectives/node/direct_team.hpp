@@ -39,12 +39,12 @@ struct alignas(line_bytes) PhaseLine {
 };
 
 /// The probe of a rank's memory, the result of its probes, and rank 0's decisions for its peer. `memory` and
-/// `reads_all` are plain fields:
+/// `reads_next` are plain fields:
 /// - The owner writes `memory` before the ranks agree that the team's window is open. Peers read it afterwards.
-/// - The owner writes `reads_all` before its first arrival. Peers read it after they have seen that arrival.
+/// - The owner writes `reads_next` before its first arrival. Peers read it after they have seen that arrival.
 struct alignas(line_bytes) ProbeLine {
   transport::ReadProbe memory;
-  std::uint32_t reads_all = 0;  ///< 1: this rank can read the memory of all other ranks
+  std::uint32_t reads_next = 0;  ///< 1: this rank can read the memory of the next rank: see reads_next()
   /// The decisions of MethodTrials. Used only on rank 0's board. Relaxed: a rank that sees a decision late uses the
   /// previous method once more.
   std::atomic<std::uint64_t> decided{0};
@@ -181,7 +181,7 @@ class DirectTeam {
   };
   Board& board(int rank) const noexcept { return *seats_[static_cast<std::size_t>(rank)].board; }
   ArrivalLine& line(int rank) const noexcept { return board(rank).arrivals[sequence_ % lines]; }
-  bool reads_all() noexcept;
+  bool reads_next() noexcept;
   bool all_read() noexcept;
   void ring_all() noexcept;
   [[gnu::cold]] base::Status let_others_catch_up() noexcept;
