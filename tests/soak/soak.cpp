@@ -3,6 +3,8 @@
 //   --set victim=R        rank R fails at a random moment of the run:
 //   --set how=kill|exit|stop|disconnect    SIGKILL; exit code 3; SIGSTOP for a random time; one TCP connection is
 //   closed
+//   --set recover=1       on an error the ranks leave out those that died (shrink) and run another program; needs
+//   hmcrun --keep-going. They print "recovered SIZE".
 // On an error a rank prints "rank R code CODE peer P: TEXT" and exits with 0. Without an error it exits with 0, too.
 #include <netinet/in.h>
 #include <signal.h>
@@ -50,9 +52,9 @@ struct TeamState {
 /// All ranks draw the same steps. A rank that isn't a member of a step's team skips the step.
 class RandomProgram {
  public:
-  RandomProgram(TestRank& me, std::uint64_t seed)
-      : rank_(me.rank), seed_(seed), common_(seed), own_(seed * 1009 + static_cast<unsigned>(me.rank)) {
-    teams_.push_back({me.runtime->world(), {}});
+  RandomProgram(hmc::Runtime& runtime, std::uint64_t seed)
+      : rank_(runtime.rank()), seed_(seed), common_(seed), own_(seed * 1009 + static_cast<unsigned>(runtime.rank())) {
+    teams_.push_back({runtime.world(), {}});
   }
 
   void run(std::uint64_t steps) {
@@ -252,6 +254,14 @@ void fail_later(const std::string& how, std::uint64_t seed) {
   }).detach();
 }
 
+void recover(TestRank& me) {
+  me.runtime->world().shrink();
+  RandomProgram(*me.runtime, me.options.seed + 1).run(100);
+  std::printf("recovered %d\n", me.runtime->size());
+  std::fflush(nullptr);
+  me.runtime->close();
+}
+
 }  // namespace
 
 HMC_SPMD_TEST(Soak, random_program_verifies_its_bytes) {
@@ -260,15 +270,16 @@ HMC_SPMD_TEST(Soak, random_program_verifies_its_bytes) {
   if (how != "none" && std::stoi(me.options.setting("victim", "0")) == me.rank) fail_later(how, seed);
   try {
     const std::uint64_t steps = std::stoull(me.options.setting("steps", "400"));
-    RandomProgram(me, seed).run(steps);
+    RandomProgram(*me.runtime, seed).run(steps);
     // The world keeps its connections and its scratch. The same program again needs no more.
     me.runtime->world().barrier();
     const std::ptrdiff_t descriptors = open_descriptors();
-    RandomProgram(me, seed).run(steps);
+    RandomProgram(*me.runtime, seed).run(steps);
     HMC_CHECK_EQ(open_descriptors(), descriptors);
   } catch (const hmc::Error& error) {
     std::printf("rank %d code %s peer %d: %s\n", me.rank, name_of(error.code()), error.peer(), error.what());
     std::fflush(nullptr);
+    if (error.code() == hmc::Code::peer_failed && me.options.setting("recover", "0") == "1") recover(me);
     std::_Exit(0);  // no destructors: the job has ended
   }
 }

@@ -25,7 +25,9 @@ def plan(seed):
     if nodes == 2:
         hows.append("disconnect")
     how = draw.choice(hows) if draw.random() < 0.5 else "none"
-    return {"ranks": ranks, "nodes": nodes, "how": how, "victim": draw.randrange(ranks)}
+    victim = draw.randrange(ranks)
+    recovers = how in ("kill", "exit", "disconnect") and draw.random() < 0.5
+    return {"ranks": ranks, "nodes": nodes, "how": how, "victim": victim, "recovers": recovers}
 
 
 def leftovers(program):
@@ -45,8 +47,10 @@ def leftovers(program):
 def run(hmcrun, program, seed):
     """One run: the list of its mistakes, and a summary."""
     what = plan(seed)
-    command = [hmcrun, "-np", str(what["ranks"]), "--nodes", str(what["nodes"]), "--timeout", str(HANG_S), program,
-               "--seed", str(seed), "--set", f"how={what['how']}", "--set", f"victim={what['victim']}"]
+    command = [hmcrun, "-np", str(what["ranks"]), "--nodes", str(what["nodes"]), "--timeout", str(HANG_S),
+               *(["--keep-going"] if what["recovers"] else []), program, "--seed", str(seed),
+               "--set", f"how={what['how']}", "--set", f"victim={what['victim']}",
+               "--set", f"recover={int(what['recovers'])}"]
     job = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S + 60, check=False,
                          env={**os.environ, "HMC_TIMEOUT_S": str(HANG_S - 30)})
     errors = {int(m[1]): (m[2], int(m[3]), m[4]) for m in map(RESULT.match, job.stdout.splitlines()) if m}
@@ -64,11 +68,22 @@ def run(hmcrun, program, seed):
             wrong.append(f"rank {rank} reports {code} of rank {peer}, and not the death of rank {what['victim']}: {text}")
         if what["how"] == "disconnect" and code != "peer_failed":
             wrong.append(f"rank {rank} reports {code}: {text}")
+    if what["recovers"] and errors:
+        # Ranks that lose only a connection all go on.
+        sizes = [int(size) for size in re.findall(r"^recovered (\d+)$", job.stdout, re.MULTILINE)]
+        left = what["ranks"] - died
+        if sizes != [left] * left or job.returncode:
+            wrong.append(f"{left} ranks should go on, but these sizes were reported: {sizes}; status {job.returncode}")
+        return finish(program, seed, what, job, wrong)
     # A rank may end before its random moment; then the run ends well.
     if died and job.returncode not in (0, 137 if what["how"] == "kill" else 3):
         wrong.append(f"hmcrun ended with {job.returncode}")
     if died and job.returncode and len(errors) < what["ranks"] - 1:
         what["silent"] = sorted(set(range(what["ranks"])) - set(errors) - {what["victim"]})
+    return finish(program, seed, what, job, wrong)
+
+
+def finish(program, seed, what, job, wrong):
     # The kernel may need a moment to end killed processes.
     limit = time.monotonic() + 30
     while (left := leftovers(program)) and time.monotonic() < limit:
@@ -92,7 +107,7 @@ def main():
         if time.monotonic() > end:
             break
         wrong, what, status = run(hmcrun, program, seed)
-        key = (what["how"], what["nodes"])
+        key = (what["how"] + (" and shrink" if what["recovers"] else ""), what["nodes"])
         count[key] = count.get(key, 0) + 1
         failed_runs += status != 0
         for line in wrong:

@@ -15,8 +15,9 @@ topology::CpuLayout two_by_two() {
   return layout;
 }
 
-std::vector<Place> places(int ranks, int nodes, BindTo bind_to) {
+std::vector<Place> places(int ranks, int nodes, BindTo bind_to, MapBy map_by = MapBy::slot) {
   Options options;
+  options.map_by = map_by;
   options.ranks = ranks;
   options.nodes = nodes;
   options.bind_to = bind_to;
@@ -50,6 +51,21 @@ TEST(Placement, many_ranks_do_not_overflow) { EXPECT_EQ(node_of(65535, 65536, 65
 
 TEST(Placement, none_binds_nothing) {
   for (const Place& place : places(3, 1, BindTo::none)) EXPECT_TRUE(place.cpus.empty());
+}
+
+TEST(Placement, numa_nodes_are_taken_in_turn) {
+  constexpr int core[] = {0, 2, 1, 3};
+  const std::vector<Place> cores = places(6, 1, BindTo::core, MapBy::numa);
+  const std::vector<Place> nodes = places(6, 1, BindTo::numa, MapBy::numa);
+  for (std::size_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(cores[rank].cpus, CpuSet::of({core[rank % 4]})) << rank;
+    EXPECT_EQ(nodes[rank].cpus, rank % 2 == 0 ? CpuSet::of({0, 1}) : CpuSet::of({2, 3})) << rank;
+  }
+}
+
+TEST(Placement, ranks_are_dealt_to_emulated_nodes_in_turn) {
+  const std::vector<Place> found = places(5, 2, BindTo::none, MapBy::node);
+  for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(found[static_cast<std::size_t>(rank)].node, rank % 2) << rank;
 }
 
 TEST(Placement, cores_are_numbered_through_all_nodes_and_reused) {
