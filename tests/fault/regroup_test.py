@@ -68,7 +68,7 @@ def test_status_without_recovery():
 
 def test_too_few_respawns():
     # Each of two ranks is killed, and only one may be started again. grow() would wait: HMC_TIMEOUT_S ends it.
-    job = run("-np", "3", "--respawn", "1", "-x", "HMC_TIMEOUT_S=3", "--timeout", "50", program, "grow")
+    job = run("-np", "3", "--respawn", "1", "-x", "HMC_TIMEOUT_S=6", "--timeout", "50", program, "grow")
     assert job.returncode not in (0, 124) and "waiting for rank 2" in job.stderr, (job.returncode, job.stderr)
 
 

@@ -50,8 +50,9 @@ echo "== rank 0's input"
 [[ $(printf 'one\ntwo\n' | on a "$hmcrun" --launch-agent "$place/agent" -H h1:1,h2:1 cat) == $'one\ntwo' ]]
 
 echo "== the secret is in no command line"
-on a "$hmcrun" --launch-agent "$place/agent" --timeout 2 -H h1:1,h2:1 sleep 30 >"$place/out" 2>"$place/err" &
-until pgrep -f 'sleep 30' >/dev/null; do sleep 0.05; done
+on a "$hmcrun" --launch-agent "$place/agent" --timeout 5 -H h1:1,h2:1 sh -c 'echo ready; exec sleep 30' \
+  >"$place/out" 2>"$place/err" &
+until [[ $(grep -c ready "$place/out") == 2 ]] || ! kill -0 "$!" 2>/dev/null; do sleep 0.05; done
 if grep -laE 'HMC_SECRET|[0-9a-f]{64}' /proc/[0-9]*/cmdline; then failed "a command line has the secret"; fi
 wait "$!" && status=0 || status=$?
 [[ $status == 124 ]] || failed "status $status of --timeout"
@@ -85,7 +86,10 @@ job 7 -H h1:2,h2:2 --keep-going "$regroup" errors
 
 echo "== a lost host"
 on a "$hmcrun" --launch-agent "$place/agent" --timeout 60 -H h1:2,h2:2 "$kills" forever 1 "$place/moments" >"$place/out" 2>"$place/err" &
-until [[ $(grep -c 'ready' "$place/out") == 4 ]]; do sleep 0.05; done
+until [[ $(grep -c 'ready' "$place/out") == 4 ]]; do
+  kill -0 "$!" 2>/dev/null || failed "the job ended early"
+  sleep 0.05
+done
 start=$(date +%s%N)
 ip -n "$b" link set net0 down
 wait "$!" && status=0 || status=$?
