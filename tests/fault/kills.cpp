@@ -27,7 +27,8 @@
 namespace {
 
 constexpr int most_ranks = 64;
-constexpr std::size_t part = 256 << 10;
+/// Each origin has a slice of each part, so that no two ranks access the same bytes.
+constexpr std::size_t slice = 64 << 10, slices_at = 64;
 
 /// By rank of the job: CLOCK_MONOTONIC at its death. Relaxed: read after the death was reported, as a measured value.
 struct Moments {
@@ -66,11 +67,12 @@ const char* call = "init";
 void call_at_random(hmc::Runtime& rt, hmc::Window& win, std::mt19937& random, std::vector<std::byte>& memory) {
   const int target = static_cast<int>(random() % static_cast<unsigned>(rt.size()));
   const std::size_t bytes = std::size_t{8} << random() % 14;
+  const std::uint64_t mine = slices_at + static_cast<std::size_t>(rt.rank()) * slice;
   switch (random() % 40 == 0 ? 6 : random() % 6) {
-    case 0: call = "put", win.put(target, 64, memory.data(), bytes), win.flush(); break;
-    case 1: call = "get", win.get(target, 64, memory.data(), bytes); break;
+    case 0: call = "put", win.put(target, mine, memory.data(), bytes), win.flush(); break;
+    case 1: call = "get", win.get(target, mine, memory.data(), bytes); break;
     case 2: call = "fetch_add", win.fetch_add<long>(target, 0, 1L); break;
-    case 3: call = "put_signal", win.put_signal(target, 64, memory.data(), bytes, 8, 1); break;
+    case 3: call = "put_signal", win.put_signal(target, mine, memory.data(), bytes, 8, 1); break;
     case 4: call = "barrier", rt.world().barrier(); break;
     case 5:
       call = "allreduce";
@@ -100,8 +102,8 @@ int main(int argc, char** argv) {
     if (mode == "init" && rank == victim) die_after(rank, in_init);
     hmc::Runtime rt = hmc::Runtime::init();
     call = "Window::create";
-    hmc::Window win = hmc::Window::create(rt.world(), part);
-    std::vector<std::byte> memory(part);
+    hmc::Window win = hmc::Window::create(rt.world(), slices_at + static_cast<std::size_t>(size) * slice);
+    std::vector<std::byte> memory(slice);
     if (mode == "forever") {
       std::printf("ready\n");
       std::fflush(stdout);
