@@ -334,6 +334,11 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
     fresh = build(std::move(joined), env_);
   };
   if (shrinks) {
+    // The others may not know of a failure, as when this rank has only lost a connection.
+    if (status.ok())
+      old.bootstrap->fail_job(old.fabric->rank, fmt::format("rank {} has called shrink()", old.fabric->rank));
+    else
+      old.bootstrap->fail_job(status.peer, old.bootstrap->node_page().abort_text());
     stop();  // this job has failed: no transfer of it may touch the caller's buffers from here on
     regroup_.shrink(rebuild);
   } else {

@@ -249,6 +249,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return ask_store<Vote>(from, frame);
+    case MessageType::failure: return handle_as<Failure>(from, frame);
     case MessageType::state_query: return ask_store<StateQuery>(from, frame);
     case MessageType::report: return ask_store<Report>(from, frame);
     default: return false;
@@ -355,6 +356,13 @@ bool NodeAgent::handle(ControlPeer& from, MissingQuery message) {
 
 bool NodeAgent::handle(ControlPeer& from, Abort message) {
   message.rank = from.rank;
+  send_to_store(message);
+  fail(message);
+  return true;
+}
+
+bool NodeAgent::handle(ControlPeer& /*from*/, const Failure& message) {
+  if (message.code != Code::peer_failed || message.rank < 0 || message.rank >= job_size_) return false;
   send_to_store(message);
   fail(message);
   return true;

@@ -85,6 +85,7 @@ class NodeAgent final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, MissingQuery message);
   bool handle(ControlPeer& from, Abort message);
   bool handle(ControlPeer& from, const Goodbye& message);
+  bool handle(ControlPeer& from, const Failure& message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     auto message = decode<Message>(frame);
     return message && handle(from, *std::move(message));

@@ -1,8 +1,9 @@
 // The control protocol: messages between ranks, node agents and the store, and the frames that carry them.
 //
-//   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote
+//   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote, failure,
+//                    state_query, report
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
-//                    failure, refusal, decision, lost
+//                    failure, refusal, decision, lost, state_reply
 //   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death
 //   store -> agent   welcome, then messages for the ranks
 #pragma once
@@ -292,7 +293,7 @@ template <MessageType Type> struct NoticeOf : Notice {
   static constexpr auto type = Type;
 };
 using Abort = NoticeOf<MessageType::abort>;      ///< a rank called abort
-using Failure = NoticeOf<MessageType::failure>;  ///< the job has ended, with the reason
+using Failure = NoticeOf<MessageType::failure>;  ///< the job has failed, with the reason; from ranks: see fail_job
 using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), is rejected
 
 struct Death {  // a rank has ended without a goodbye

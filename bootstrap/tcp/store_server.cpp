@@ -50,6 +50,7 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
     case MessageType::death: return handle_as<Death>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return handle_as<Vote>(from, frame);
+    case MessageType::failure: return handle_as<Failure>(from, frame);
     case MessageType::state_query: return handle_as<StateQuery>(from, frame);
     case MessageType::report: return handle_as<Report>(from, frame);
     case MessageType::state_reply: return handle_as<StateReply>(from, frame);
@@ -160,6 +161,12 @@ bool StoreServer::handle(ControlPeer& /*from*/, const Death& message) {
   if (rounds_.has_left(message.ended)) return true;
   fail(message.cause);
   rank_ended(message.ended);
+  return true;
+}
+
+bool StoreServer::handle(ControlPeer& /*from*/, const Failure& message) {
+  if (!in_job(message.rank)) return false;
+  fail(message);
   return true;
 }
 

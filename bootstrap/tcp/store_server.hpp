@@ -54,6 +54,7 @@ class StoreServer final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, const Abort& message);
   bool handle(ControlPeer& from, const Death& message);
   bool handle(ControlPeer& from, const Goodbye& message);
+  bool handle(ControlPeer& from, const Failure& message);
   bool handle(ControlPeer& from, const Vote& message);
   bool handle(ControlPeer& from, const StateQuery& message);
   bool handle(ControlPeer& from, const StateReply& message);

@@ -66,6 +66,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   void abort(int exit_code, std::string_view text) noexcept override;
   void leave() noexcept override;
 
+  void fail_job(int peer, std::string_view text) noexcept override;
   bool report(std::string_view text, std::chrono::nanoseconds interval) noexcept override;
   Membership* membership() noexcept override { return this; }
   bool is_replacement() const noexcept override { return replaces_; }
@@ -360,6 +361,14 @@ std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks)
   } catch (const Error&) {  // the job has failed: the caller's error has another cause, and gets what has arrived
   }
   return std::exchange(states_, {});
+}
+
+void TcpBootstrap::fail_job(int peer, std::string_view text) noexcept {
+  try {
+    send(Failure({Code::peer_failed, peer, 0, std::string(text)}));
+  } catch (...) {  // no memory for a message: the ranks of other nodes aren't notified
+  }
+  page_.raise_abort(Code::peer_failed, peer, text);
 }
 
 bool TcpBootstrap::report(std::string_view text, std::chrono::nanoseconds interval) noexcept {

@@ -114,6 +114,41 @@ status_t Communicator::Core::with_peer(const char* operation, const Name& name, 
   });
 }
 
+namespace {
+
+/// The peer of a thread's last put or get. It holds only the number, which the Endpoint checks and never uses again, so
+/// a peer that was disconnected isn't found.
+struct LastPeer {
+  std::uint64_t communicator = 0;  ///< Core::id
+  std::uint16_t port = 0;
+  int number = -1;
+  std::string ip;
+};
+thread_local LastPeer last_peer;
+
+}  // namespace
+
+std::uint64_t Communicator::Core::next_id() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: only the number matters
+}
+
+status_t Communicator::Core::move(const char* operation, Move move, const std::string& ip, std::uint16_t port,
+                                  const compat::Range& range) noexcept {
+  LastPeer& last = last_peer;
+  if (last.communicator == id && last.port == port && last.ip == ip) {
+    // Relaxed: this thread has loaded the pointer with acquire when it stored `last`. After a failure the other path
+    // finds the reason; nothing has moved.
+    Plane& plane_of_last = *opened.load(std::memory_order_relaxed);
+    if (plane_of_last.data.move_at_once(move, last.number, range, timeout).ok()) return status_t::SUCCESS;
+  }
+  return with_peer(operation, PeerName{ip, port}, [&](Plane& plane_of_peer, const std::shared_ptr<Peer>& peer) {
+    const Status status = plane_of_peer.data.move(move, *peer, range, SIZE_MAX, 1, deadline());
+    if (status.ok() && plane_of_peer.data.moves_at_once()) last = {id, port, peer->number, ip};
+    return status;
+  });
+}
+
 Communicator::Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs)
     : core_(std::make_unique<Core>(std::move(buffer), num_chs, env_or_defaults())) {}
 
@@ -123,16 +158,12 @@ Communicator::~Communicator() = default;
 
 status_t Communicator::put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
                            std::size_t size, ConnType) {
-  return core_->with_peer("put", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    return plane.data.move(Move::put, *peer, {local_off, remote_off, size}, SIZE_MAX, 1, core_->deadline());
-  });
+  return core_->move("put", Move::put, ip, port, {local_off, remote_off, size});
 }
 
 status_t Communicator::get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
                            std::size_t size, ConnType) {
-  return core_->with_peer("get", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    return plane.data.move(Move::get, *peer, {local_off, remote_off, size}, SIZE_MAX, 1, core_->deadline());
-  });
+  return core_->move("get", Move::get, ip, port, {local_off, remote_off, size});
 }
 
 status_t Communicator::putNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,

@@ -39,10 +39,15 @@ struct Communicator::Core {
   /// As run(); `body` gets the plane and the peer. NOT_FOUND if there is none.
   template <typename Name, typename Body>
   status_t with_peer(const char* operation, const Name& name, Body&& body) noexcept;
+  /// put and get: the peer of the thread's last call is found without a lock.
+  status_t move(const char* operation, compat::Move move, const std::string& ip, std::uint16_t port,
+                const compat::Range& range) noexcept;
+  static std::uint64_t next_id() noexcept;
   status_t report(const char* operation, Code code, std::string_view what) noexcept;
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
 
+  const std::uint64_t id = next_id();  ///< unique in this process, over time
   const std::shared_ptr<ConnBuffer> buffer;
   const std::size_t channels;  // num_chs
   std::mutex lock;

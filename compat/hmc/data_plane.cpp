@@ -105,10 +105,10 @@ Status DataPlane::check(const Peer& peer, std::size_t local, std::size_t size) c
   return peers_.status(peer);
 }
 
-Status DataPlane::start_one(Move move, const Peer& peer, const Range& range, Transfer& transfer) noexcept {
+Status DataPlane::start_one(Move move, int number, const Range& range, Transfer& transfer) noexcept {
   std::byte* const local = endpoint_.address() + range.local;
-  return move == Move::put ? endpoint_.put(peer.number, range.remote, local, range.size, transfer)
-                           : endpoint_.get(peer.number, range.remote, local, range.size, transfer);
+  return move == Move::put ? endpoint_.put(number, range.remote, local, range.size, transfer)
+                           : endpoint_.get(number, range.remote, local, range.size, transfer);
 }
 
 Status DataPlane::finish(Transfer& transfer, Deadline deadline) noexcept {
@@ -117,21 +117,24 @@ Status DataPlane::finish(Transfer& transfer, Deadline deadline) noexcept {
   return status;
 }
 
-Status DataPlane::move_at_once(Move move, const Peer& peer, const Range& range, Deadline deadline) noexcept {
+Status DataPlane::move_at_once(Move move, int number, const Range& range, std::chrono::nanoseconds timeout) noexcept {
   const std::size_t whole = peers_.buffer().buffer_size;
   if (range.size > whole || range.local > whole - range.size)
     return Status::failure(Code::out_of_range, "the range exceeds this side's buffer");
   Transfer transfer;
-  const Status status = start_one(move, peer, range, transfer);
-  if (status.ok()) return finish(transfer, deadline);
-  if (status.code != Code::not_found) return status;
-  const Status reason = peers_.status(peer);  // it was removed
-  return reason.ok() ? status : reason;
+  const Status status = start_one(move, number, range, transfer);
+  if (!status.ok() || transfer.is_complete()) return status;
+  return finish(transfer, Deadline::after(timeout));
 }
 
 Status DataPlane::move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
                        Deadline deadline) noexcept {
-  if (chunk >= range.size && endpoint_.buffer().host_accessible) return move_at_once(move, peer, range, deadline);
+  if (chunk >= range.size && moves_at_once()) {
+    const Status status = move_at_once(move, peer.number, range, deadline.left());
+    if (status.code != Code::not_found) return status;
+    const Status reason = peers_.status(peer);  // it was removed
+    return reason.ok() ? status : reason;
+  }
   if (const Status status = check(peer, range.local, range.size); !status.ok()) return status;
   // The whole range is checked before anything moves.
   if (range.size > endpoint_.peer_bytes(peer.number) || range.remote > endpoint_.peer_bytes(peer.number) - range.size)
@@ -151,7 +154,7 @@ Status DataPlane::move(Move move, const Peer& peer, const Range& range, std::siz
       if (in_flight.size() >= std::max<std::size_t>(inflight, 1)) finish_oldest();
       if (!first.ok()) break;
       in_flight.emplace_back();
-      first = start_one(move, peer, {range.local + at, range.remote + at, size}, in_flight.back());
+      first = start_one(move, peer.number, {range.local + at, range.remote + at, size}, in_flight.back());
       at += size;
     } while (first.ok() && at < range.size);
     while (!in_flight.empty()) finish_oldest();
@@ -200,7 +203,7 @@ Status DataPlane::start(Move move, const std::shared_ptr<Peer>& peer, const Rang
   Started started{peer, {}};
   const bool staged = !endpoint_.buffer().host_accessible;
   const Status status = staged ? this->move(move, *peer, range, range.size, 1, Deadline::after(std::chrono::hours(1)))
-                               : start_one(move, *peer, range, started.transfer);
+                               : start_one(move, peer->number, range, started.transfer);
   if (!status.ok()) return status;
   try {
     const std::lock_guard guard(started_lock_);

@@ -33,6 +33,10 @@ class DataPlane {
   base::Status move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
                     base::Deadline deadline) noexcept;
 
+  /// The same in one transfer, to the peer with this number; not_found if it was removed. Only if moves_at_once().
+  base::Status move_at_once(Move move, int number, const Range& range, std::chrono::nanoseconds timeout) noexcept;
+  bool moves_at_once() const noexcept { return endpoint_.buffer().host_accessible; }
+
   /// `id` is unique in this process, also over time.
   base::Status start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept;
   /// At a timeout the transfer stays, and a later wait completes it. not_found: never started, or waited for already.
@@ -58,9 +62,7 @@ class DataPlane {
   struct Staged;
 
   base::Status check(const Peer& peer, std::size_t local, std::size_t size) const noexcept;
-  base::Status start_one(Move move, const Peer& peer, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
-  /// In one transfer. The Endpoint checks the peer and its range.
-  base::Status move_at_once(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
+  base::Status start_one(Move move, int number, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
   base::Status move_staged(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
   base::Status finish(rma::Endpoint::Transfer& transfer, base::Deadline deadline) noexcept;
   base::Status signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,

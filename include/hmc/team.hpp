@@ -108,16 +108,18 @@ class HMC_API Team {
   /// The first rank of each node.
   Team leaders();
   // ---- after the end of a rank: collective over the remaining ranks of the world (Runtime::world)
-  /// A team of the ranks that remain; it replaces Runtime::world(). The ranks are numbered anew, in the old order, and
-  /// errors name these numbers. The other teams stay closed; Window::rebind keeps windows. If another rank ends during
-  /// the call, it is left out too. Error{unavailable} if the launcher's control plane has ended with the rank:
-  ///  - under hmcrun never
-  ///  - otherwise if rank 0 has ended, or the lowest rank of this node
+  /// A team of the ranks that remain, numbered anew in the old order; it replaces Runtime::world(). Errors name the new
+  /// numbers. The other teams stay closed; Window::rebind keeps windows.
+  ///  - The waits of ranks that haven't noticed a failure end with Error{peer_failed}. They call shrink() too.
+  ///  - A rank that ends during the call is left out.
+  ///  - Error{unavailable}: the launcher's control plane has ended with the rank. Under hmcrun never; otherwise if rank
+  ///    0 or the lowest rank of this node has ended.
   Team shrink();
-  /// Waits until each rank that has ended is replaced, by `hmcrun --respawn` or by a process that is started with the
-  /// rank's environment. Returns the team of the original size and order; it replaces Runtime::world(). In a
-  /// replacement Runtime::init returns with this team. Error{timeout}: some ranks weren't replaced, and the world goes
-  /// on. Error{peer_failed}: another rank has ended; call shrink().
+  /// Waits until each rank that has ended is replaced: by `hmcrun --respawn`, or by a process with that rank's
+  /// environment. Returns the team of the original size and order; it replaces Runtime::world(). In a replacement
+  /// Runtime::init returns with this team.
+  ///  - Error{timeout}: some ranks weren't replaced. This world goes on.
+  ///  - Error{peer_failed}: another rank has ended. Call shrink().
   Team grow(Timeout timeout = job_timeout);
 
   /// Collective: completes operations in flight and frees the team's memory. The caller waits for the team's requests
