@@ -50,7 +50,8 @@ class Bootstrap : public base::Exchange {
   virtual void fail_job([[maybe_unused]] int peer, [[maybe_unused]] std::string_view text) noexcept {}
   /// A warning about a wait that has taken `interval` since the last one. One of the job's warnings is printed; false:
   /// the caller prints its own. From any thread.
-  virtual bool report([[maybe_unused]] std::string_view text, [[maybe_unused]] std::chrono::nanoseconds interval) noexcept {
+  virtual bool report([[maybe_unused]] std::string_view text,
+                      [[maybe_unused]] std::chrono::nanoseconds interval) noexcept {
     return false;
   }
   /// Null: ranks that end can't be replaced or left out.

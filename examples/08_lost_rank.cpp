@@ -42,7 +42,8 @@ int main() try {
     const int previous = (first_rank + owners - 1) % owners;
     const std::uint64_t* const all = win.local<std::uint64_t>();
     std::uint64_t mine = std::accumulate(all, all + terms, std::uint64_t{0});
-    if (present[static_cast<std::size_t>(previous)] == 0) mine = std::accumulate(all, all + 2 * terms, std::uint64_t{0});
+    if (present[static_cast<std::size_t>(previous)] == 0)
+      mine = std::accumulate(all, all + 2 * terms, std::uint64_t{0});
     try {
       rt.world().allreduce(&mine, &sum, 1, hmc::DType::u64, hmc::sum);
       if (round == 10) break;

@@ -20,7 +20,9 @@ struct State {
 };
 
 /// The gradient of one rank's data. Multiples of 1/64, so that the sum of all ranks is exact.
-double gradient(int rank, std::int64_t step, int i) { return static_cast<double>((rank * 31 + step * 7 + i) % 129) / 64; }
+double gradient(int rank, std::int64_t step, int i) {
+  return static_cast<double>((rank * 31 + step * 7 + i) % 129) / 64;
+}
 
 /// The end of the job by one process, for comparison.
 std::vector<double> alone(int ranks) {

@@ -204,13 +204,12 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   }
   const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
-  fabric->waiter.report_after(env.report,
-                              [fabric = fabric.get(), bootstrap = bootstrap.get()](const base::WaitNote& note,
-                                                                                   std::chrono::nanoseconds waited) {
-                                if (!fabric->log.wants(base::LogLevel::warn)) return;
-                                const std::string text = rma::text_of_long_wait(*fabric, note, waited);
-                                if (!bootstrap->report(text, waited)) fabric->log.warn("{}", text);
-                              });
+  fabric->waiter.report_after(env.report, [fabric = fabric.get(), bootstrap = bootstrap.get()](
+                                              const base::WaitNote& note, std::chrono::nanoseconds waited) {
+    if (!fabric->log.wants(base::LogLevel::warn)) return;
+    const std::string text = rma::text_of_long_wait(*fabric, note, waited);
+    if (!bootstrap->report(text, waited)) fabric->log.warn("{}", text);
+  });
   fabric->background.allow(env.progress != "caller");
 
   base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
@@ -279,8 +278,7 @@ JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::En
     use(build(first_, env_));
   } catch (const Error& error) {
     // The other ranks wait for this rank. The abort gives them the cause. Without it they would only detect its exit.
-    if (is_own_shortage(error))
-      first_->abort(1, fmt::format("rank {} can't start: {}", first_->rank(), error.what()));
+    if (is_own_shortage(error)) first_->abort(1, fmt::format("rank {} can't start: {}", first_->rank(), error.what()));
     throw;
   }
 }

@@ -22,11 +22,9 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bo
   };
   // All ranks are on this machine, so the store needs no other address.
   try {
-    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0",
-                                                    events);
+    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0", events);
   } catch (const Error&) {  // a machine with IPv6 only
-    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "[::1]:0",
-                                                    events);
+    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "[::1]:0", events);
   }
 }
 
@@ -42,8 +40,8 @@ ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret,
     events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, {}}); };
   }
   for (int node = 0; node < plan.options.nodes; ++node) {
-    auto agent = bootstrap::NodeAgent::start(secret, store_address(), plan.label(node), plan.options.size(), events,
-                                             deadline);
+    auto agent =
+        bootstrap::NodeAgent::start(secret, store_address(), plan.label(node), plan.options.size(), events, deadline);
     if (!agent) throw Error(Code::error, "hmcrun", "another process already serves this job's node");
     agents_.push_back(std::move(agent));
   }

@@ -14,8 +14,8 @@
 
 namespace hmc::launcher {
 
-/// One store, and one agent for each (emulated) node; in a part of a job over several hosts no store. Their threads post events to the mailbox, which must outlive
-/// this object.
+/// One store, and one agent for each (emulated) node; in a part of a job over several hosts no store. Their threads
+/// post events to the mailbox, which must outlive this object.
 class ControlPlane {
  public:
   /// Throws hmc::Error.
@@ -40,7 +40,7 @@ class ControlPlane {
   bootstrap::NodeAgent& agent_of(int rank) const noexcept;
 
   const JobPlan& plan_;
-  std::unique_ptr<bootstrap::StoreServer> store_;  // null in a part
+  std::unique_ptr<bootstrap::StoreServer> store_;              // null in a part
   std::vector<std::unique_ptr<bootstrap::NodeAgent>> agents_;  // indexed by node; destroyed before the store
 };
 

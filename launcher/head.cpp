@@ -49,7 +49,8 @@ struct Part {
   /// The exit status of its hmcrun; 125 if there was none, as when ssh failed.
   int status() const noexcept {
     const int status = status_of(*wait_status);
-    return is_up || status == 0 || status == exit_not_found || status == exit_not_executable ? status : exit_own_failure;
+    return is_up || status == 0 || status == exit_not_found || status == exit_not_executable ? status
+                                                                                             : exit_own_failure;
   }
 };
 
@@ -153,7 +154,8 @@ Head::Head(const Options& options, const std::vector<HostRanks>& hosts, const En
 
 void Head::start(Part& part, const Environment& environment, const Inherited& inherited) {
   std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw LaunchError(exit_own_failure, fmt::format("pipe: {}", std::strerror(errno)));
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw LaunchError(exit_own_failure, fmt::format("pipe: {}", std::strerror(errno)));
   const base::UniqueFd theirs(ends[0]);
   part.input.reset(ends[1]);
   ::fcntl(part.input.get(), F_SETFL, O_NONBLOCK);
@@ -275,8 +277,8 @@ void Head::part_ended(Part& part) {
     return;
   }
   if (!part.is_up && !kill_deadline_)
-    print_message("host {}: the launch agent ({}) {}", part.ranks->host, command_for(part.ranks->host, options_).front(),
-                  describe_end(*part.wait_status));
+    print_message("host {}: the launch agent ({}) {}", part.ranks->host,
+                  command_for(part.ranks->host, options_).front(), describe_end(*part.wait_status));
   if (!first_) first_ = part.status();
   if (!options_.keep_going) end_job(std::nullopt);
 }

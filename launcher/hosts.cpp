@@ -96,7 +96,8 @@ std::vector<Host> parse_host_file(std::string_view text, std::string_view name) 
     } else if (words.size() > 1) {
       host.reset();
     }
-    if (!host) throw UsageError(fmt::format("--hostfile {}: line {} isn't HOST, HOST:SLOTS or HOST slots=SLOTS", name, number));
+    if (!host)
+      throw UsageError(fmt::format("--hostfile {}: line {} isn't HOST, HOST:SLOTS or HOST slots=SLOTS", name, number));
     add(hosts, *std::move(host));
   }
   if (hosts.empty()) throw UsageError(fmt::format("--hostfile {}: no host is named", name));

@@ -23,7 +23,7 @@ struct KeeperRequest {
   enum class What : int { launch, launch_again, signal, kill_all };
   What what;
   int signal;
-  int rank;         ///< launch_again
+  int rank;          ///< launch_again
   char store[1024];  ///< launch, launch_again: HMC_STORE, with its final zero
 };
 

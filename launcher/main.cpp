@@ -116,7 +116,8 @@ int run_part(std::span<char> title) {
 
 std::string describe_hosts(const std::vector<HostRanks>& hosts) {
   std::string text;
-  for (const HostRanks& each : hosts) text += fmt::format("host {}: {}\n", each.host, bootstrap::list_ranks(each.numbers));
+  for (const HostRanks& each : hosts)
+    text += fmt::format("host {}: {}\n", each.host, bootstrap::list_ranks(each.numbers));
   return text;
 }
 

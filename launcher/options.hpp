@@ -25,10 +25,10 @@ struct Options {
   bool report_bindings = false;
   bool dry_run = false;
   MapBy map_by = MapBy::slot;
-  std::string hosts;         ///< -H: "a:4,b:4"
-  std::string host_file;     ///< --hostfile
-  std::string launch_agent;  ///< the words before the host's name; empty: ssh
-  int per_host = 0;          ///< -N; 0: as many as the slots
+  std::string hosts;                 ///< -H: "a:4,b:4"
+  std::string host_file;             ///< --hostfile
+  std::string launch_agent;          ///< the words before the host's name; empty: ssh
+  int per_host = 0;                  ///< -N; 0: as many as the slots
   std::vector<std::string> command;  ///< the program and its arguments
 
   /// For the part of a job over several hosts that runs on this one; see part.hpp.

@@ -214,9 +214,9 @@ std::string describe_plan(const JobPlan& plan) {
                                  plan.options.nodes > 1 ? " (emulated)" : "");
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     const Place& place = plan.places[static_cast<std::size_t>(rank)];
-    text +=
-        fmt::format("{}: HMC_RANK={} HMC_NODE={}\n", describe_place(plan.options.number(rank), place, plan.layout ? &*plan.layout : nullptr),
-                    plan.options.number(rank), plan.label(place.node));
+    text += fmt::format("{}: HMC_RANK={} HMC_NODE={}\n",
+                        describe_place(plan.options.number(rank), place, plan.layout ? &*plan.layout : nullptr),
+                        plan.options.number(rank), plan.label(place.node));
   }
   text += fmt::format("for all: HMC_SIZE={} HMC_LAUNCHER=hmcrun HMC_STORE=(set at start) HMC_SECRET=(set at start)\n",
                       plan.options.ranks);
@@ -231,7 +231,8 @@ std::string describe_bindings(const JobPlan& plan) {
   std::string text;
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     if (rank > 0) text += '\n';
-    text += describe_place(plan.options.number(rank), plan.places[static_cast<std::size_t>(rank)], plan.layout ? &*plan.layout : nullptr);
+    text += describe_place(plan.options.number(rank), plan.places[static_cast<std::size_t>(rank)],
+                           plan.layout ? &*plan.layout : nullptr);
   }
   return text;
 }

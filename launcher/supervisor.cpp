@@ -143,9 +143,9 @@ void Supervisor::go_on_without(int rank) {
   lost_.push_back(rank);
   const bool starts_again = !has_closed && (others_run() || plan_.is_part()) && respawned_ < plan_.options.respawns;
   print_message("{} {}{}", name_of(rank), describe_end(wait_status),
-                starts_again  ? "; starting it again"
+                starts_again                      ? "; starting it again"
                 : others_run() || plan_.is_part() ? "; the others go on"
-                               : "");
+                                                  : "");
   if (!starts_again) return;
   ++respawned_;
   at(rank).state = State::waiting;
@@ -199,8 +199,8 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank), plan_.program, event.step, std::strerror(error),
-                hint);
+  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank), plan_.program, event.step,
+                std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
 

@@ -26,8 +26,8 @@ class RecordExchange {
 struct Member {
   int rank = 0;
   int size = 1;
-  std::string launcher;      ///< for Runtime::launcher()
-  bool on_one_node = false;  ///< all ranks are on this machine, so the store needs no network
+  std::string launcher;                   ///< for Runtime::launcher()
+  bool on_one_node = false;               ///< all ranks are on this machine, so the store needs no network
   std::function<void()> check = nullptr;  ///< called while this rank waits for the others; throws to end the wait
 };
 

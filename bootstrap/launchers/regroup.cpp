@@ -79,8 +79,8 @@ void Regroup::require_decided(const char* operation, const Decision& decision) c
   if (!decision.text.empty()) throw_failure(Code::mismatch, operation, first_->rank(), -1, decision.text);
   for (const RankProcess& each : members_)
     if (std::find(decision.members.begin(), decision.members.end(), each) == decision.members.end())
-      throw_failure(Code::peer_failed, operation, first_->rank(), each.rank, fmt::format("rank {} has ended", each.rank),
-                    "call shrink() first");
+      throw_failure(Code::peer_failed, operation, first_->rank(), each.rank,
+                    fmt::format("rank {} has ended", each.rank), "call shrink() first");
 }
 
 std::unique_ptr<Bootstrap> Regroup::join(const Decision& decision) {

@@ -43,7 +43,8 @@ std::string_view pmi1_value(std::string_view line, std::string_view key) noexcep
   for (std::size_t at = 0; at < line.size();) {
     const std::size_t end = std::min(line.find(' ', at), line.size());
     const std::string_view word = line.substr(at, end - at);
-    if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=') return word.substr(key.size() + 1);
+    if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
+      return word.substr(key.size() + 1);
     at = end + 1;
   }
   return {};

@@ -136,7 +136,8 @@ void NodeAgent::on_end(ControlPeer& peer) {
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;
   if (peer.connection.lost_descriptors())
-    return rank_lost(peer.rank, fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why), true);
+    return rank_lost(peer.rank, fmt::format("the node's agent closed the connection to rank {}{}", peer.rank, why),
+                     true);
   std::string cause = fmt::format("rank {} ended without Runtime::close{}", peer.rank, why);
   if (!events_.will_report || failure_) return rank_lost(peer.rank, cause, true);
   unreported_.insert_or_assign(peer.rank, Unreported{std::move(cause), base::Deadline::after(report_for)});

@@ -29,7 +29,8 @@ class NodeAgent final : private PeerLoop::Handler {
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
     /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each that ends. The
-    /// agent waits for that call for a few milliseconds, because a rank's connection ends before its parent can reap it.
+    /// agent waits for that call for a few milliseconds, because a rank's connection ends before its parent can reap
+    /// it.
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
@@ -133,13 +134,13 @@ class NodeAgent final : private PeerLoop::Handler {
   std::vector<int> members_;        // empty until the table has arrived
   std::map<std::uint64_t, LocalRound> rounds_;
   std::optional<NodeShares> shares_;
-  Table table_;                     // for replacements
+  Table table_;  // for replacements
   struct Unreported {
     std::string cause;
     base::Deadline until;
   };
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report
-  std::set<int> dead_;              // not those that were replaced
+  std::set<int> dead_;                    // not those that were replaced
   std::optional<Failure> failure_;
   Completion over_;
   Completion all_gone_;

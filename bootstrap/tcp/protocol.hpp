@@ -373,10 +373,10 @@ inline constexpr auto fields_of<RankFacts> = std::tuple(&RankFacts::rank, &RankF
                                                         &RankFacts::pid, &RankFacts::machine, &RankFacts::network,
                                                         &RankFacts::cpus, &RankFacts::further_cpus);
 template <>
-inline constexpr auto fields_of<base::RankState> =
-    std::tuple(&base::RankState::rank, &base::RankState::pid, &base::RankState::host, &base::RankState::is_stopped,
-               &base::RankState::activity, &base::RankState::sequence, &base::RankState::for_ns,
-               &base::RankState::peer);
+inline constexpr auto fields_of<base::RankState> = std::tuple(&base::RankState::rank, &base::RankState::pid,
+                                                              &base::RankState::host, &base::RankState::is_stopped,
+                                                              &base::RankState::activity, &base::RankState::sequence,
+                                                              &base::RankState::for_ns, &base::RankState::peer);
 template <> inline constexpr auto fields_of<RankProcess> = std::tuple(&RankProcess::rank, &RankProcess::life);
 template <>
 inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok,

@@ -150,7 +150,8 @@ bool StoreServer::handle(ControlPeer& from, const MissingQuery& message) {
 
 bool StoreServer::handle(ControlPeer& from, const Abort& message) {
   if (!lives_at(message.rank, from)) return false;
-  if ((!failure_ || agreements_.were_used()) && events_.on_abort) events_.on_abort(message.rank, message.exit_code, message.text);
+  if ((!failure_ || agreements_.were_used()) && events_.on_abort)
+    events_.on_abort(message.rank, message.exit_code, message.text);
   fail(message);
   return true;
 }

@@ -137,7 +137,8 @@ std::vector<DecisionFor> StoreAgreements::vote(const Vote& vote) {
     return decide_ready();
   }
   if (const auto late = expired_.find(ballot.number); late != expired_.end()) return {{late->second, vote.rank}};
-  const auto [found, is_new] = open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}});
+  const auto [found, is_new] =
+      open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}});
   Agreement& agreement = found->second;
   if (agreement.step != ballot.step || agreement.members != ballot.members) {
     constexpr const char* text = "the ranks called shrink() and grow() in different orders, or on different teams";
@@ -191,7 +192,8 @@ std::vector<DecisionFor> StoreAgreements::expire() {
 int StoreAgreements::left_ms() const noexcept {
   int least = -1;
   for (const auto& [number, agreement] : open_)
-    if (agreement.deadline) least = least < 0 ? agreement.deadline->left_ms() : std::min(least, agreement.deadline->left_ms());
+    if (agreement.deadline)
+      least = least < 0 ? agreement.deadline->left_ms() : std::min(least, agreement.deadline->left_ms());
   return least;
 }
 

@@ -197,7 +197,8 @@ void TcpBootstrap::leave() noexcept {
     flush(Deadline::after(std::chrono::seconds(1)));
   } catch (...) {  // the agent then reports the exit of this rank as a failure
   }
-  services_->end(Deadline::after(timeout_), recovering_);  // the services of this process must outlive the ranks that use them
+  services_->end(Deadline::after(timeout_),
+                 recovering_);  // the services of this process must outlive the ranks that use them
 }
 
 TcpBootstrap::~TcpBootstrap() {
@@ -450,8 +451,9 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
     if (deadline.expired()) return false;
     if (base::now_ns() >= next_report) {
       if (page_.segment() && page_.claim_report(base::now_ns(), interval) && log_.wants(base::LogLevel::warn))
-        (void)report(fmt::format("{} has waited for {:.3g} s for other ranks", operation, static_cast<double>(interval) * 1e-9),
-                     std::chrono::nanoseconds(interval));
+        (void)report(
+            fmt::format("{} has waited for {:.3g} s for other ranks", operation, static_cast<double>(interval) * 1e-9),
+            std::chrono::nanoseconds(interval));
       next_report += interval;
       interval *= 2;
     }

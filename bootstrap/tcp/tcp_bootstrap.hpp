@@ -14,8 +14,8 @@ namespace hmc::bootstrap {
 /// node, this process starts one. Without a launcher (no HMC_LAUNCHER), rank 0 runs the store at HMC_STORE. Throws
 /// Error.
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadline);
-/// The same, with the secret and the store of `services`. Uses rank, size, store, node and launcher of `env`. `check` is
-/// called while this rank waits for the others; it throws to end the wait.
+/// The same, with the secret and the store of `services`. Uses rank, size, store, node and launcher of `env`. `check`
+/// is called while this rank waits for the others; it throws to end the wait.
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services,
                                     base::Deadline deadline, std::function<void()> check = nullptr);
 

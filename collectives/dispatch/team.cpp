@@ -32,12 +32,14 @@ Team Team::leaders() { return Team(collectives::leaders(OpenTeam(core_, "leaders
 
 namespace {
 
-Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::Fabric::Regroup which, Timeout timeout) {
+Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::Fabric::Regroup which,
+               Timeout timeout) {
   if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   rma::Fabric& fabric = core->fabric();
   if (fabric.is_forked()) base::throw_forked(operation, fabric.rank);
   if (!core->is_world())
-    throw Error(Code::invalid_argument, operation, "only the world can be shrunk or grown", "split the new world again");
+    throw Error(Code::invalid_argument, operation, "only the world can be shrunk or grown",
+                "split the new world again");
   if (fabric.closed() || !fabric.regroup)
     throw Error(Code::closed, operation, "the runtime is closed, or this world was replaced by shrink() or grow()");
   return Team(fabric.regroup(which, fabric.resolve(timeout)));

@@ -263,8 +263,8 @@ HMC_C_API hmc_code hmc_window_create_over_memfd(hmc_team_t team, int memfd, size
                                                 hmc_window_t* window);
 /* Collective. Completes this rank's puts, waits for all ranks, and frees the memory. */
 HMC_C_API hmc_code hmc_window_close(hmc_window_t window);
-/* Collective over the team, after hmc_team_shrink or hmc_team_grow: exposes the same memory to this team. The data stays.
- * A replacement calls hmc_window_create_over_buffer instead. */
+/* Collective over the team, after hmc_team_shrink or hmc_team_grow: exposes the same memory to this team. The data
+ * stays. A replacement calls hmc_window_create_over_buffer instead. */
 HMC_C_API hmc_code hmc_window_rebind(hmc_window_t window, hmc_team_t team);
 HMC_C_API void hmc_window_destroy(hmc_window_t window);
 HMC_C_API int hmc_window_is_open(hmc_window_t window);

@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   CLI::App* const ps = app.add_subcommand("ps", "This user's running jobs on this machine, and what each rank is in");
   ps->add_flag("--json", as_json, "For programs: one JSON document");
   int process = 0;
-  CLI::App* const stacks = app.add_subcommand("stacks", "The call stacks of the ranks of a running job (eu-stack or gdb)");
+  CLI::App* const stacks =
+      app.add_subcommand("stacks", "The call stacks of the ranks of a running job (eu-stack or gdb)");
   stacks->add_option("pid", process, "hmcrun, or one of its ranks; without it all jobs of this user");
   hmc::launcher::Question question;
   CLI::App* const explain = app.add_subcommand(

@@ -48,8 +48,8 @@ class Exchange {
   /// The bytes of all ranks, indexed by rank. Lengths may differ.
   virtual std::vector<Bytes> allgather(ByteView mine, Deadline deadline) = 0;
   virtual void barrier(Deadline deadline) = 0;
-  /// What these ranks are doing, for an error text; entries may be missing. Only of the control plane. Waits at most half
-  /// a second.
+  /// What these ranks are doing, for an error text; entries may be missing. Only of the control plane. Waits at most
+  /// half a second.
   virtual std::vector<RankState> states(const std::vector<int>& ranks) {
     (void)ranks;
     return {};

@@ -34,7 +34,8 @@ constexpr std::size_t own_bytes = 100'003, ready_at = 2 * own_bytes + 2, part_by
 }
 
 std::byte value(int rank, std::size_t offset, int call) {
-  return static_cast<std::byte>((static_cast<std::size_t>(rank) * 131 + offset * 7 + offset / 251 + static_cast<std::size_t>(call) * 29) & 0xff);
+  return static_cast<std::byte>(
+      (static_cast<std::size_t>(rank) * 131 + offset * 7 + offset / 251 + static_cast<std::size_t>(call) * 29) & 0xff);
 }
 
 void fill(std::byte* at, int rank, int call) {
@@ -172,8 +173,9 @@ void errors(Runtime& rt) {
     HMC_CHECK(false);
   } catch (const Error& error) {
     // A rank that votes after the deadline is missing, too.
-    HMC_CHECK_MSG(error.code() == Code::timeout && (error.peer() == 1 || std::strstr(error.what(), "ranks ") != nullptr),
-                  "{}", error.what());
+    HMC_CHECK_MSG(
+        error.code() == Code::timeout && (error.peer() == 1 || std::strstr(error.what(), "ranks ") != nullptr), "{}",
+        error.what());
   }
   rt.world().barrier();
   rt.abort(7, "enough");

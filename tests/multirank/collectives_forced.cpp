@@ -54,7 +54,8 @@ TEST(Algorithms, different_forced_algorithms_are_rejected) {
       base::Env env = base::Env::from_process();
       env.coll = rank == 0 ? "" : "allreduce:ring";
       env.timeout = 4s;
-      EXPECT_THROW(Runtime(std::make_unique<job::JobCore>(std::move(places[static_cast<std::size_t>(rank)]), env)), Error);
+      EXPECT_THROW(Runtime(std::make_unique<job::JobCore>(std::move(places[static_cast<std::size_t>(rank)]), env)),
+                   Error);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -10,7 +10,8 @@ namespace {
 
 std::string text_of(const std::vector<Host>& hosts) {
   std::string text;
-  for (const Host& each : hosts) text.append(each.name).append(each.has_slots ? ":" : "~").append(std::to_string(each.slots)).append(" ");
+  for (const Host& each : hosts)
+    text.append(each.name).append(each.has_slots ? ":" : "~").append(std::to_string(each.slots)).append(" ");
   return text;
 }
 
@@ -33,7 +34,8 @@ TEST(Hosts, list_has_names_and_slots) {
 
 TEST(Hosts, file_accepts_both_forms_and_comments) {
   EXPECT_EQ(text_of(parse_host_file("# comment\n\na slots=4\n b:2 # more\r\nc\n", "f")), "a:4 b:2 c~1 ");
-  for (const char* const wrong : {"", "# only\n", "a slots=0", "a slots=", "a slot=4", "a:4 slots=4", "a b", "a slots=4 x"})
+  for (const char* const wrong :
+       {"", "# only\n", "a slots=0", "a slots=", "a slot=4", "a:4 slots=4", "a b", "a slots=4 x"})
     EXPECT_THROW(parse_host_file(wrong, "f"), UsageError) << wrong;
   try {
     parse_host_file("a\nb slots=x\n", "the.file");

@@ -16,7 +16,8 @@ namespace hmc {
 /// A job of one rank, with a window in host memory and one on a fake device.
 struct Home {
   Home()
-      : runtime(std::make_unique<job::JobCore>(std::move(bootstrap::make_inproc(1, 1).front()), base::Env::from_process())),
+      : runtime(
+            std::make_unique<job::JobCore>(std::move(bootstrap::make_inproc(1, 1).front()), base::Env::from_process())),
         host(Window::create(runtime.world(), std::size_t{48} << 20)),
         device(Window::create(runtime.world(), ConnBuffer(1, std::size_t{48} << 20, MemoryType::NVIDIA_GPU))) {}
   Runtime runtime;
