@@ -1,4 +1,5 @@
-// The API of HMC's older library, on this library's core. For C++14 and later, also beside <hmc/hmc.hpp>.
+// The API of HMC's older library, implemented by this library. For C++14 and later. May be included together with
+// <hmc/hmc.hpp>.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +22,14 @@ HMC_API const char* status_to_string(status_t status) noexcept;
 
 /// The type that DEFAULT stands for on this machine.
 HMC_API MemoryType memory_supported();
-/// True if RDMA devices access device memory (dma-buf). False in this version: it is staged through host memory, and
-/// hmcinfo reports the reason.
+/// True if RDMA devices access device memory (dma-buf). False in this version: device memory is staged through host
+/// memory, and hmcinfo reports the reason.
 HMC_API bool memory_dmabuf_supported();
 
 /// Allocates and copies memory of one device. No function throws. Threads: any, except setDeviceIdAndMemoryType.
 class HMC_API Memory {
  public:
-  /// On failure getInitStatus() returns the reason's status, and all other calls return it too.
+  /// On failure getInitStatus() and all other calls return the status of the failure.
   Memory(int device_id, MemoryType mem_type = MemoryType::DEFAULT);
   ~Memory();  ///< frees the buffers that are still allocated
   Memory(const Memory&) = delete;
@@ -68,7 +69,8 @@ struct CtrlMsgHeader {
   std::uint32_t length;  ///< bytes of the payload
 };
 
-/// Messages between processes that are named by number (or, in the older form, by IP). One object per process.
+/// Messages between processes. A call names the peer by a number, or in the older form by an IP. One object per
+/// process.
 ///
 ///  - Messages from one peer arrive in order, complete, and exactly once. A message has at most 64 MiB.
 ///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts peers on this
@@ -99,7 +101,8 @@ class HMC_API CtrlSocketManager {
   // ---- connecting. Retries for up to ten seconds while nothing listens at the address.
   bool connectTcp(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id);
   bool connectUds(CtrlId peer_id, const std::string& uds_path, CtrlId self_id);
-  /// The socket file of a peer in `dir`. With HMC_SECRET it contains a hash of the secret, so that jobs don't meet.
+  /// The socket file of a peer in `dir`. With HMC_SECRET the name contains a hash of the
+  /// secret, so that jobs use different files.
   static std::string udsPathFor(const std::string& dir, CtrlId peer_id);
 
   // ---- messages

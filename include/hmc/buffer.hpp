@@ -34,15 +34,16 @@ namespace hmc {
 ///    memory (pinned and managed included), and copies between devices of different vendors.
 ///  - Allocating and freeing memory may wait for a device. The destructor waits for the Buffer's own transfers.
 ///
-/// HANDLES. get_..._accessible() returns the Buffer's memory if the host or device can access it. Otherwise it returns
-/// a copy, which is freed with the handle. A handle to the Buffer's memory stays valid after the Buffer is destroyed,
-/// except in a window. If the mode doesn't complete the transfer at return, the elements are valid in stream() order,
-/// or after synchronize().
+/// HANDLES. get_..._accessible() returns a handle:
+///  - to the Buffer's memory, if the host or device can access it. It stays valid after the Buffer is destroyed, except
+///    in a window.
+///  - otherwise to a copy, which is freed with the handle. If the copy isn't complete at return (see ORDER), its
+///    elements are valid in stream() order, or after synchronize().
 ///
 /// WINDOWS. Buffer<T>(window, count) is in the window's symmetric heap, at offset() of every rank's part. Peers access
-/// it by put and get. Collectives use data() in place. The rules of Place apply. The Buffer frees its range and
-/// invalidates handles when it is destroyed, grows, or moves to another place. It must not be used after the window is
-/// closed.
+/// it by put and get, and collectives use data() in place. The rules of Place apply.
+///  - When the Buffer is destroyed, grows or moves to another place, it frees its range, and handles become invalid.
+///  - It must not be used after the window is closed.
 template <typename T> class Buffer {
   static_assert(std::is_trivially_copyable_v<T>, "a Buffer's elements are moved as bytes");
 

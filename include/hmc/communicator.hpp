@@ -15,19 +15,27 @@ namespace hmc {
 /// The kind of connection that a program asks for.
 enum class ConnType { RDMA, UCX };
 
-/// A peer is named by the (ip, port) that connectTo() was given; its server's data port. On the server's side a client
-/// is named by the address that it declares: that of its own server, else its own IP with any port. Calls without a
-/// port need the only peer with that IP. Each pair of Communicators has one connection, also if both sides connect;
-/// either side may transfer.
+/// NAMES. A call names its peer by IP and port:
+///  - a peer to which this side has connected: the arguments of connectTo(), that is, the peer's data port
+///  - a client that has connected to this side's server: the address of the client's own server. If the client has no
+///    server: its IP, with any port.
+///  - a call without a port: NOT_FOUND if several peers have the IP
 ///
-/// On one node a peer is reached by shared memory, else by UCX or TCP; HMC_TRANSPORT forces one. Connections are
-/// authenticated with HMC_SECRET; without it only processes of this machine are accepted, over TCP those of
-/// any user. ConnType::RDMA is served by UCX or TCP, and the reason is logged once.
+/// CONNECTIONS. Each pair of Communicators has one connection, also if both sides connect. Both sides may transfer.
+/// Connections are authenticated with HMC_SECRET. Without it only processes of this machine are accepted; over TCP, of
+/// any user.
 ///
-/// Ranges are checked: ERROR if one exceeds either buffer. A peer that dies or disconnects: ERROR. UNSUPPORT: no wire
-/// reaches the peer's device memory. A call without a timeout ends after HMC_TIMEOUT_S (300) with TIMEOUT. No function
-/// throws, raises a signal or ends the process. Threads: any; two calls of send (recv, sendDataTo, recvDataFrom) for
-/// one peer take their turn.
+/// TRANSPORT. On one node: shared memory. Otherwise by the ConnType of the first initServer() or connectTo():
+///  - RDMA: ibverbs. Without a usable RDMA device UCX or TCP, and the reason is logged once.
+///  - UCX: UCX. If this build has no UCX, TCP.
+///  - HMC_TRANSPORT forces one.
+///
+/// ERRORS. No function throws, raises a signal or ends the process.
+///  - ERROR: a range exceeds either buffer, or the peer has died or disconnected
+///  - UNSUPPORT: no wire reaches the peer's device memory
+///  - TIMEOUT: a call without a timeout has waited for HMC_TIMEOUT_S (300) seconds
+///
+/// THREADS. Any. Calls of the same function (send, recv, sendDataTo, recvDataFrom) for one peer run one after another.
 class HMC_API Communicator {
  public:
   using CtrlId = std::uint32_t;  ///< as CtrlSocketManager's
@@ -40,14 +48,15 @@ class HMC_API Communicator {
     std::string uds_path;
   };
 
-  /// `num_chs`: queue pairs per peer over which large transfers by RDMA are distributed, at most 8. Both sides use the
-  /// smaller number. Shared memory, UCX and TCP use one connection, because one thread of each side moves the bytes.
+  /// `num_chs`: the number of queue pairs per peer, at most 8, for large transfers by RDMA. Both sides use the smaller
+  /// number. Shared memory, UCX and TCP ignore it, because one thread of each side moves the bytes.
   explicit Communicator(std::shared_ptr<ConnBuffer> buffer, std::size_t num_chs = 1);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // ---- one-sided. put returns when the bytes are visible at the peer: a control message sent afterwards finds them.
+  // ---- one-sided. put returns when the bytes are visible at the peer, so a peer that
+  // receives a later control message sees them.
   status_t put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                ConnType connType = ConnType::RDMA);
   status_t get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
@@ -75,7 +84,8 @@ class HMC_API Communicator {
   status_t writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
-  // ---- paired: send returns when the peer's recv has the bytes, at the place that recv names
+  // ---- paired: each send needs a recv of the peer. recv gives the position in its buffer. send returns when the bytes
+  // are there.
   status_t send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 

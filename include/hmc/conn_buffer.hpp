@@ -17,7 +17,7 @@ class Allocation;
 /// the pages, and throws Error if there isn't enough memory. So no later access raises SIGBUS.
 ///
 /// A ConnBuffer owns its memory; windows over it share the ownership. Construction and destruction are local. Threads:
-/// one at a time. Existing programs use names such as `ptr`, `buffer_size` and `writeFromCpu`; they don't change.
+/// one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are kept for existing programs.
 class HMC_API ConnBuffer {
  public:
   /// Allocates `size` bytes on device `device_id` of `type`. MemoryType::DEFAULT: the accelerator's memory

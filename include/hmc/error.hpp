@@ -35,7 +35,7 @@ enum class Code : int {
   in_progress = 17,  ///< not an error: a request isn't complete
 };
 
-/// The result type of ConnBuffer's functions. Its values are the first six of Code.
+/// The result type of ConnBuffer, Memory and Communicator. Its values are the first six of Code.
 enum class status_t : int { SUCCESS = 0, ERROR, UNSUPPORT, INVALID_CONFIG, TIMEOUT, NOT_FOUND };
 
 HMC_API const char* name_of(Code code) noexcept;

@@ -210,7 +210,7 @@ HMC_C_API int hmc_runtime_size(hmc_runtime_t runtime);
 HMC_C_API int hmc_runtime_node(hmc_runtime_t runtime);
 HMC_C_API int hmc_runtime_node_of(hmc_runtime_t runtime, int rank);
 HMC_C_API int hmc_runtime_node_count(hmc_runtime_t runtime);
-/* The value of HMC_JOB_TIMEOUT. */
+/* The timeout in nanoseconds that HMC_JOB_TIMEOUT stands for. */
 HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
 /* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL
  * runtime. */
@@ -311,7 +311,7 @@ typedef struct hmc_strides {
 /* A transfer or a collective in flight: plain bytes, passed and copied by value.
  * - All zeros is an empty request. A request becomes empty when its completion is reported.
  * - After hmc_window_close, a test or wait of the window's requests returns HMC_CLOSED.
- * - It must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */
+ * - A request must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */
 typedef struct hmc_request_t {
   size_t struct_size;
   uint64_t opaque[5];
@@ -353,9 +353,9 @@ HMC_C_API hmc_code hmc_request_wait(hmc_request_t* request, int64_t timeout_ns);
 HMC_C_API hmc_code hmc_request_abandon(hmc_request_t* request);
 /* Waits for all requests. If one fails with any code except HMC_TIMEOUT, the others are abandoned. */
 HMC_C_API hmc_code hmc_request_wait_all(hmc_request_t* requests, size_t count, int64_t timeout_ns);
-/* The index that hmc_request_wait_any returns if all requests are empty or count is 0. */
+/* The value of *index after hmc_request_wait_any if all requests are empty or count is 0. */
 #define HMC_NO_REQUEST ((size_t)-1)
-/* Waits until one request completes, and returns its index. That request becomes empty. */
+/* Waits until one request completes, and sets *index to its index. That request becomes empty. */
 HMC_C_API hmc_code hmc_request_wait_any(hmc_request_t* requests, size_t count, int64_t timeout_ns, size_t* index);
 
 /* ---- signals: 64-bit words, 8-byte aligned */
@@ -574,7 +574,7 @@ HMC_C_API hmc_code hmc_plan_exscan(hmc_team_t team, const void* in, void* out, s
                                    const hmc_reduction* how, hmc_plan_t* plan);
 /* Starts a run. HMC_INVALID_ARGUMENT if the previous run isn't complete. */
 HMC_C_API hmc_code hmc_plan_start(hmc_plan_t plan);
-/* As hmc_request_test and hmc_request_wait, for the last run. Report completion at once if no run is in flight. */
+/* As hmc_request_test and hmc_request_wait, for the last run. If no run is in flight, it counts as complete. */
 HMC_C_API hmc_code hmc_plan_test(hmc_plan_t plan, int* done);
 HMC_C_API hmc_code hmc_plan_wait(hmc_plan_t plan, int64_t timeout_ns);
 /* Frees the plan. Local, never blocks, accepts NULL. */
