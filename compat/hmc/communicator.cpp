@@ -74,7 +74,7 @@ Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
     throw Error(Code::invalid_config, "Communicator", "it has no ConnBuffer");
   const base::Env env = base::Env::from_process();
   plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), channels, env, log);
-  // Release: pairs with the acquire in with_peer.
+  // Release: pairs with the acquire loads of `opened`, after which *plane is complete.
   opened.store(plane.get(), std::memory_order_release);
   return *plane;
 }
@@ -109,7 +109,8 @@ status_t Communicator::Core::with_peer(const char* operation, const Name& name, 
   return run(operation, [&]() -> Status {
     Plane* const plane_of_peers = opened.load(std::memory_order_acquire);
     const auto peer = plane_of_peers != nullptr ? plane_of_peers->peers.find(name) : nullptr;
-    if (peer == nullptr) return Status::failure(Code::not_found, "no single peer has this name");
+    if (peer == nullptr)
+      return Status::failure(Code::not_found, "no peer has this address, or several peers have this IP");
     return body(*plane_of_peers, peer);
   });
 }

@@ -17,7 +17,7 @@ namespace hmc {
 
 /// The Endpoint and the peers are created by the first initServer() or connectTo(), whose ConnType chooses the wires.
 struct Communicator::Core {
-  /// `env`: the defaults if the environment is invalid; then open() reports that.
+  /// If the environment is invalid, `env` contains the defaults, and open() reports the error.
   Core(std::shared_ptr<ConnBuffer> its_buffer, std::size_t its_channels, const base::Env& env)
       : buffer(std::move(its_buffer)),
         channels(its_channels),
@@ -36,7 +36,7 @@ struct Communicator::Core {
   Plane& open(ConnType type);
   /// Runs `body`, which returns base::Status, and reports its failure. Nothing is thrown.
   template <typename Body> status_t run(const char* operation, Body&& body) noexcept;
-  /// As run(); `body` gets the plane and the peer. NOT_FOUND if there is none.
+  /// As run(); `body` gets the plane and the peer. NOT_FOUND if no peer has the name.
   template <typename Name, typename Body>
   status_t with_peer(const char* operation, const Name& name, Body&& body) noexcept;
   /// put and get: the peer of the thread's last call is found without a lock.

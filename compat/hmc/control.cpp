@@ -50,7 +50,7 @@ base::UniqueFd unix_socket() {
   return socket;
 }
 
-/// Holds the lock of a file's folder: processes that start on one path do so one after the other.
+/// Holds the lock of a file's folder, so that processes that bind the same path do so one after another.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path) {
@@ -283,7 +283,7 @@ bool ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
     pollfd wait{line.connection.fd(), POLLIN | POLLOUT, 0};
     (void)::poll(&wait, 1, std::min(deadline.left_ms(), 1000));
     guard.lock();
-    line.connection.read();  // two processes that send to each other must not both wait for room
+    line.connection.read();  // so that two processes that send to each other don't both wait for space
     line.connection.write();
   }
   return !line.connection.ended();
@@ -306,7 +306,7 @@ std::optional<base::Bytes> ControlLink::receive(base::Deadline deadline) {
       if (!line->connection.ended()) waits.push_back({line->connection.fd(), POLLIN, 0});
     }
     if (waits.empty() || deadline.expired()) return std::nullopt;
-    // A second connection of the peer may appear meanwhile; its first message waits for the end of this poll.
+    // A second connection of the peer may appear meanwhile; its first message is received after this poll.
     (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
   }
 }
@@ -352,7 +352,7 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   }
   if (port != 0 && transport_ != CtrlTransport::uds && !access_.has_secret)
     log_.warn("control: HMC_SECRET isn't set, so {} accepts connections from this machine only", with_port(ip, port));
-  loop_ = std::move(loop);  // before its thread exists, which calls on_frame
+  loop_ = std::move(loop);  // before its thread starts, because on_frame() uses loop_
   try {
     loop_->start("hmc-control");
   } catch (...) {
@@ -422,7 +422,7 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
 
 void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const std::string& mine) {
   if (!access_.admits(socket.get()))
-    throw Error(Code::refused, "control", fmt::format("{} is on another machine or of another user", name),
+    throw Error(Code::refused, "control", fmt::format("{} is on another machine or belongs to another user", name),
                 "set the same HMC_SECRET on both sides");
   const std::string stated = mine.empty() ? "@" + own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
@@ -477,7 +477,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
   } while (!limit.expired());
   throw Error(Code::timeout, "control",
               fmt::format("no connection to {}{}{}", with_port(ip, port), why.empty() ? "" : ": ", why),
-              "does the peer listen there?");
+              "check that the peer listens at this address");
 }
 
 void ControlPlane::connect_file(const std::string& name, const std::string& path, const std::string& mine) {

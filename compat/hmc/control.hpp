@@ -1,4 +1,4 @@
-// ControlPlane: authenticated messages between processes that name each other.
+// ControlPlane: authenticated messages between processes that are identified by name.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace hmc::compat {
 
-/// Of calls without a timeout, unless HMC_TIMEOUT_S is set.
+/// The timeout of calls that have no timeout parameter, unless HMC_TIMEOUT_S is set.
 inline constexpr std::chrono::seconds default_timeout{300};
 
 /// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
@@ -26,7 +26,7 @@ enum class ControlType : std::uint16_t { introduction = 64, answer, message };
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
 std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
 
-/// The key of a connection, and the addresses that it is accepted from.
+/// The key of connections, and the rule for the addresses from which they are accepted.
 struct Access {
   bootstrap::Secret key;
   bool has_secret = false;  ///< HMC_SECRET is set; else only processes of this machine may connect
@@ -42,7 +42,7 @@ enum class CtrlTransport { automatic, tcp, uds };
 using Instance = std::array<std::byte, 16>;
 const Instance& own_instance();
 
-/// A listening Unix socket with a name in the file system. Its file is removed at the end.
+/// A listening Unix socket with a name in the file system. The destructor removes its file.
 class SocketFile {
  public:
   /// Replaces a file that no process listens on. Throws Error if a process listens, or the file isn't a socket.
@@ -101,10 +101,11 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   bool listens();
   /// `mine`: this process's name at the peer; empty: the IP of this end of the connection.
   void connect(const std::string& name, base::UniqueFd socket, const std::string& mine);
-  /// By the Unix socket beside the peer's TCP listener, if the IP is this machine's and CTRL_TRANSPORT allows that.
+  /// Connects by the Unix socket that the peer opens beside its TCP listener, if the IP is this machine's and
+  /// CTRL_TRANSPORT allows that; else by TCP.
   void connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port, const std::string& mine);
   void connect_file(const std::string& name, const std::string& path, const std::string& mine);
-  /// Null if the peer isn't connected. `wait`: and doesn't connect in time, if this process listens.
+  /// Null if the peer isn't connected. With `wait`, while this process listens, first waits until the peer connects.
   std::shared_ptr<ControlLink> find(const std::string& name, bool wait);
   void close(const std::string& name);
   void close_all();

@@ -24,13 +24,13 @@ using Transfer = Endpoint::Transfer;
 
 namespace {
 
-/// The control words of each direction. A call stores consecutive ones; the last of them is the one to wait for.
+/// The control words of each direction. A call stores consecutive words, and the other side waits for the last of them.
 enum Word : std::size_t {
   data_bytes,  // by the sender of send_data: the length of message `data_message`
   data_message,
-  data_chunks,   // chunks of all messages that are in the receiver's halves, or were
+  data_chunks,   // the number of chunks put into the receiver's halves so far, over all messages
   data_verdict,  // by the receiver: verdict on message `data_answer`
-  data_grant,    // chunks that the sender may have written
+  data_grant,    // the sender may put the chunks below this number
   data_answer,
   receive_offset,  // by the receiver of `send`: the place for message `receive_message`
   receive_bytes,
@@ -45,12 +45,13 @@ constexpr std::uint64_t accepted = 0, too_long = 1;
 constexpr std::uint64_t not_sent = UINT64_MAX;  // in sent_bytes: the message is longer than the receiver's place
 
 std::uint64_t next_id() noexcept {
-  // Relaxed: only uniqueness matters. Shared by all Communicators, so that an id of another one is never valid here.
+  // Relaxed: only uniqueness matters. Shared by all Communicators, so that an id of another Communicator is never valid
+  // here.
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// Both sides derive the halves from the size of the receiver's buffer. Whole cache lines, if there is room.
+/// The size of a half. Both sides compute it from the size of the receiver's buffer. A multiple of 64 if possible.
 std::size_t half_of(std::uint64_t buffer_bytes) noexcept {
   const std::uint64_t half = buffer_bytes / 2;
   return half < 64 ? half : half / 64 * 64;
@@ -60,7 +61,7 @@ std::uint64_t chunks_of(std::size_t size, std::size_t half) noexcept { return si
 
 Status from(const Error& error) noexcept;
 
-/// Fails if this machine has no such memory. Checked before the peer is told of the message.
+/// Fails if this machine has no such memory. The caller checks this before it announces the message.
 Status check_type(MemoryType type) noexcept {
   try {
     (void)memory::provider_for(type);
@@ -78,7 +79,7 @@ Status stream_is_broken() noexcept {
   return Status::failure(Code::error, "an earlier call of this kind with this peer ended in the middle of its message");
 }
 
-/// Marks a stream unless the call completes: the two sides no longer agree on the next message.
+/// Marks the stream as broken unless the call completes: the two sides may disagree about the next message.
 class InMessage {
  public:
   explicit InMessage(Stream& stream) noexcept : stream_(stream) {}
@@ -244,11 +245,11 @@ Status DataPlane::wait(const std::vector<std::uint64_t>& ids, Deadline deadline)
 
 template <typename Condition>
 Status DataPlane::wait_for(const Peer& peer, Deadline deadline, Condition&& condition) const noexcept {
-  constexpr unsigned quick_polls = 2000;  // then this thread leaves its core to others
+  constexpr unsigned quick_polls = 2000;  // then this thread sleeps between polls
   for (unsigned polls = 0; !condition(); ++polls) {
     if (polls % 64 == 63) {
       if (const Status status = peers_.status(peer); !status.ok()) return condition() ? Status{} : status;
-      if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't called its part in time");
+      if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't made the matching call in time");
     }
     if (polls < quick_polls) {
       ::sched_yield();
@@ -311,7 +312,8 @@ Status DataPlane::receive(Peer& peer, std::size_t offset, std::size_t size, Dead
 //   sender     puts chunk c into half c % 2 when data_grant > c, then data_chunks = c + 1
 //   receiver   copies chunk c to the user's memory, then data_grant = c + 3
 //
-// A chunk's number counts all chunks between the two. Sender's copy, wire and receiver's copy work on different chunks.
+// Chunks are numbered over all messages from this sender to this receiver. The sender's copy, the wire and the
+// receiver's copy work on different chunks at the same time.
 
 Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
                             Deadline deadline) noexcept {
@@ -319,13 +321,13 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   if (const Status status = check_type(type); !status.ok()) return status;
   if (const Status status = peers_.status(peer); !status.ok()) return status;
   const std::size_t half = half_of(endpoint_.peer_bytes(peer.number));
-  if (half == 0) return Status::failure(Code::invalid_config, "the peer's buffer has no two halves");
+  if (half == 0) return Status::failure(Code::invalid_config, "the peer's buffer is smaller than 2 bytes");
   if (!endpoint_.reaches_buffer(peer.number))
     return Status::failure(Code::unsupported, "the peer's buffer is device memory, and no wire reaches it");
-  const std::lock_guard guard(peer.uhm_send.lock);
-  if (peer.uhm_send.broken) return stream_is_broken();
-  InMessage message(peer.uhm_send);
-  const std::uint64_t number = ++peer.uhm_send.messages;
+  const std::lock_guard guard(peer.data_send.lock);
+  if (peer.data_send.broken) return stream_is_broken();
+  InMessage message(peer.data_send);
+  const std::uint64_t number = ++peer.data_send.messages;
   const std::uint64_t values[] = {size, number};
   if (const Status status = signal(peer, data_bytes, values, deadline); !status.ok()) return status;
   const auto answered = [&] { return endpoint_.word(peer.number, data_answer) >= number; };
@@ -340,7 +342,7 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   } catch (const std::exception&) {
     return Status::failure(Code::out_of_memory, "no memory to stage device memory");
   }
-  peer.uhm_send.chunks += chunks_of(size, half);
+  peer.data_send.chunks += chunks_of(size, half);
   return message.end({});
 }
 
@@ -351,7 +353,7 @@ Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t siz
   memory::StageLease stage;
   if (staged) stage = memory::StageLease(*owner.provider, owner.info.device);
   const std::size_t piece = staged ? std::min(memory::staged_piece(size), half) : half;
-  const std::uint64_t begin = peer.uhm_send.chunks;
+  const std::uint64_t begin = peer.data_send.chunks;
   const std::uint64_t end = begin + chunks_of(size, half);
   Transfer in_flight[2];
   Status status;
@@ -401,17 +403,17 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   if (!endpoint_.buffer().host_accessible)
     return Status::failure(Code::unsupported, "this side's buffer is device memory, and no wire reaches it");
   const std::size_t half = half_of(peers_.buffer().buffer_size);
-  if (half == 0) return Status::failure(Code::invalid_config, "this side's buffer has no two halves");
-  const std::lock_guard guard(peer.uhm_receive.lock);
-  if (peer.uhm_receive.broken) return stream_is_broken();
-  const std::uint64_t number = peer.uhm_receive.messages + 1;
+  if (half == 0) return Status::failure(Code::invalid_config, "this side's buffer is smaller than 2 bytes");
+  const std::lock_guard guard(peer.data_receive.lock);
+  if (peer.data_receive.broken) return stream_is_broken();
+  const std::uint64_t number = peer.data_receive.messages + 1;
   const auto announced = [&] { return endpoint_.word(peer.number, data_message) >= number; };
   // Nothing has happened yet: after a timeout the call may be repeated.
   if (const Status status = wait_for(peer, deadline, announced); !status.ok()) return status;
-  InMessage message(peer.uhm_receive);
-  peer.uhm_receive.messages = number;
+  InMessage message(peer.data_receive);
+  peer.data_receive.messages = number;
   received = endpoint_.word(peer.number, data_bytes);
-  const std::uint64_t begin = peer.uhm_receive.chunks;
+  const std::uint64_t begin = peer.data_receive.chunks;
   if (received > capacity) {
     const std::uint64_t values[] = {too_long, begin, number};
     if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
@@ -432,7 +434,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
 
 Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, std::size_t half, Deadline deadline) {
   const memory::Owner owner = memory::owner_of(data);
-  const std::uint64_t begin = peer.uhm_receive.chunks;
+  const std::uint64_t begin = peer.data_receive.chunks;
   const std::uint64_t end = begin + chunks_of(size, half);
   for (std::uint64_t c = begin; c < end; ++c) {
     Status status = wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_chunks) > c; });
@@ -451,7 +453,7 @@ Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, st
     status = signal(peer, data_grant, std::span(&grant, 1), deadline);
     if (!status.ok()) return status;
   }
-  peer.uhm_receive.chunks = end;
+  peer.data_receive.chunks = end;
   return {};
 }
 

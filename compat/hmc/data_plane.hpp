@@ -15,7 +15,7 @@
 
 namespace hmc::compat {
 
-/// One part of this side's buffer and of the peer's.
+/// The offsets of one transfer in this side's buffer and in the peer's, and its size.
 struct Range {
   std::size_t local = 0;
   std::size_t remote = 0;
@@ -23,8 +23,8 @@ struct Range {
 };
 enum class Move { put, get };
 
-/// Local device memory that the CPU can't access is staged through pinned host memory. Threads: any; a paired call
-/// holds its direction of its peer.
+/// Local device memory that the CPU can't access is staged through pinned host memory. Threads: any. Paired calls of
+/// one kind and direction with one peer run one after another.
 class DataPlane {
  public:
   explicit DataPlane(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {}
@@ -44,10 +44,10 @@ class DataPlane {
   /// Completes all transfers and returns the first failure in the order of the list.
   base::Status wait(const std::vector<std::uint64_t>& ids, base::Deadline deadline) noexcept;
 
-  // ---- paired calls: each waits for the other side's
+  // ---- paired calls: each waits for the matching call of the peer
   base::Status send(Peer& peer, std::size_t offset, std::size_t size, base::Deadline deadline) noexcept;
   base::Status receive(Peer& peer, std::size_t offset, std::size_t size, base::Deadline deadline) noexcept;
-  /// From any memory, through the two halves of the peer's buffer.
+  /// Sends `data`, which may be in any memory, through the two halves of the peer's buffer.
   base::Status send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
                          base::Deadline deadline) noexcept;
   /// `received` is the message's length, also if it exceeds `capacity`; then both sides return out_of_range.

@@ -31,8 +31,7 @@ status_t older(Code code) noexcept {
 
 MemoryType memory_supported() { return memory::resolved(MemoryType::DEFAULT); }
 
-// No provider exports dma-buf descriptors: RDMA devices get device memory through host memory. hmcinfo tells the
-// reason.
+// No provider exports dma-buf descriptors, so device memory is staged through host memory. hmcinfo prints the reason.
 bool memory_dmabuf_supported() { return false; }
 
 struct Memory::State {

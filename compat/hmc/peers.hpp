@@ -1,5 +1,5 @@
-// Peers: the peers of one Communicator. Their identities, the handshake that connects them, and the thread that serves
-// it.
+// Peers: the peers of one Communicator: their identities, the handshake that connects them, and the thread that serves
+// handshakes.
 #pragma once
 
 #include <condition_variable>
@@ -23,17 +23,17 @@
 
 namespace hmc::compat {
 
-/// The name of a peer in calls: of a server the address that connectTo() was given, of a client the address that it
-/// declares. Never the source address of a socket.
+/// The name of a peer in calls. For a server it is the address that was passed to connectTo(), for a client the address
+/// that the client declares. It is never the source address of a socket.
 struct PeerName {
   std::string ip;
-  std::uint16_t port = 0;  ///< 0: a client without a server of its own; any port in a call means it
+  std::uint16_t port = 0;  ///< 0: a client without a server; a call finds it by IP and any port
   friend bool operator==(const PeerName&, const PeerName&) = default;
 };
 
-/// The position in the paired calls of one kind with one peer; DataPlane uses it.
+/// The state of the paired calls of one kind and direction with one peer; DataPlane uses it.
 struct Stream {
-  std::mutex lock;  ///< held during a call of one direction
+  std::mutex lock;  ///< held during a call
   std::uint64_t messages = 0;
   std::uint64_t chunks = 0;  ///< of all messages
   bool broken = false;       ///< a call ended in the middle of a message
@@ -43,17 +43,17 @@ struct Peer {
   enum class State { connecting, connected, failed };
   State state = State::connecting;
   Uid uid{};                        ///< of the peer's Communicator
-  std::optional<std::uint32_t> id;  ///< as both sides agreed
+  std::optional<std::uint32_t> id;  ///< on which both sides agreed
   std::vector<PeerName> names;
-  int number = -1;        ///< at the Endpoint
+  int number = -1;        ///< its number in the Endpoint
   bool outgoing = false;  ///< this side opened the connection
   std::string why_failed;
-  Stream uhm_send, uhm_receive, send, receive;
+  Stream data_send, data_receive, send, receive;
 };
 
-/// Each pair of Communicators has one connection, authenticated with HMC_SECRET, or without one within this machine. If
-/// both sides connect at once, the connection of the side with the lower uid remains. Threads: any. One service thread
-/// accepts and detects the end of peers; no call waits for it longer than its deadline.
+/// Each pair of Communicators has one connection, authenticated with HMC_SECRET. Without HMC_SECRET only processes of
+/// this machine connect. If both sides connect at once, the connection of the side with the lower uid remains.
+/// Threads: any. One service thread accepts connections and detects the end of peers.
 class Peers final : private bootstrap::PeerLoop::Handler {
  public:
   /// `wires`: the names in order of preference. `channels`: see job::make_open_wires. Throws Error.
