@@ -1,4 +1,4 @@
-// Atomics: the device's atomics, and the others as loops of compare-swaps.
+// Atomics: those that the device has, and all others as loops of compare-swaps.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class Atomics final : public Requests::LoopUser {
  public:
   explicit Atomics(Requests& requests) noexcept : requests_(requests) { requests.set_loop_user(*this); }
 
-  /// `address` is the word's at the peer. `channel`: the transfer ends with it.
+  /// `address` is the address of the word at the peer. The transfer is abandoned when `channel` ends.
   base::Status start(Peer& peer, const Atomic& atomic, std::uint64_t address, std::uint32_t key, const void* channel,
                      std::uint64_t* result, Ticket& ticket) noexcept;
   void continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const base::Status& status) noexcept override;

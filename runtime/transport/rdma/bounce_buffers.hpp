@@ -1,4 +1,4 @@
-// BounceBuffers: registered memory through which transfers of unregistered memory go.
+// BounceBuffers: registered memory into which transfers of unregistered memory are copied.
 #pragma once
 
 #include <sys/mman.h>

@@ -58,11 +58,10 @@ struct Peer {
 
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue
 /// pairs, and repeats it until the peer replies with its own. The peer's progress thread answers, also while its owner
-/// computes. A reply tells that the peer's queue pairs accept requests, so each side posts only after a reply to its
-/// own request. Crossing requests need no rule: both carry the same numbers. A message without a secret of the receiver
-/// is dropped and counted.
-/// Threads: connect() and the constructor by the owner; the progress thread sleeps on the datagrams' completion
-/// channel.
+/// computes. A reply means that the peer's queue pairs accept requests, so each side posts only after a reply to its
+/// own request. Both sides may send requests at the same time, because a request and a reply have the same numbers. A
+/// message without a secret of the receiver is dropped and counted. Threads: connect() and the constructor by the
+/// owner; the progress thread sleeps on the datagrams' completion channel.
 class Connections {
  public:
   /// Throws Error{unavailable}.
@@ -76,12 +75,12 @@ class Connections {
   // ---- outside a job: peers come and go. OpenWire states the order of the calls.
   base::Bytes offer(int number);
   void add(int number, base::ByteView address);
-  /// No handshake message of the peer is accepted any more: the progress thread leaves the peer alone.
+  /// Later handshake messages of the peer are dropped, so the progress thread no longer accesses the peer.
   void refuse(Peer& peer) noexcept;
-  /// Destroys the queue pairs, which are idle, after refuse(). The number is free.
+  /// Destroys the queue pairs and frees the number. Called after refuse(), when the queue pairs are idle.
   void forget(Peer& peer) noexcept;
   const Device& device() const noexcept { return device_; }
-  /// Completions of the requests on all connections. Their ids are in the upper half those of pair_of().
+  /// Completions of the requests on all connections. The upper half of an id names the queue pair: see pair_of().
   ibv_cq* completions() const noexcept { return completions_.get(); }
   int count() const noexcept { return static_cast<int>(peers_.size()); }
   Peer& at(int rank) noexcept { return *peers_[static_cast<std::size_t>(rank)]; }
@@ -96,7 +95,7 @@ class Connections {
 
   /// Returns when the peer accepts requests.
   base::Status connect(Peer& peer) noexcept;
-  /// Messages without a secret of this side, or malformed ones.
+  /// The number of dropped messages: malformed ones, and those without a secret of this side.
   std::uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
 
  private:

@@ -82,7 +82,7 @@ class QueuePair {
     last.ticket = ticket;
     return true;
   }
-  /// The requests of add() since the last post(), linked by `next`. Returns errno.
+  /// Posts the requests that were added since the last post(), linked by `next`. Returns 0 or errno.
   int post(ibv_send_wr& first) noexcept {
     ibv_send_wr* bad = nullptr;
     return ::ibv_post_send(pair_.get(), &first, &bad);
@@ -97,8 +97,8 @@ class QueuePair {
     return {reinterpret_cast<std::uint64_t>(&results_[head_ % depth_]), 8, results_registration_->lkey};
   }
 
-  /// Calls `effect(record, result)` for every request that the completion with this id completes, oldest first. Each
-  /// record's place is free before its effect.
+  /// Calls `effect(record, result, is_last)` for every request that the completion with this id completes, oldest
+  /// first. The record's place in the queue is free before its effect is called.
   template <typename Effect> void complete(std::uint64_t id, Effect&& effect) noexcept {
     const auto last = static_cast<std::uint32_t>(id);
     while (static_cast<std::int32_t>(last - tail_) >= 0) {

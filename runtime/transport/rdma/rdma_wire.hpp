@@ -1,4 +1,4 @@
-// RdmaWire: the `verbs` wire, whose verbs the RDMA device of the target executes.
+// RdmaWire: the `verbs` wire. The target's RDMA device executes its operations.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class RdmaWire final : public OpenWire {
                      const std::uint64_t* signal, std::uint64_t signal_offset, Ticket& ticket) noexcept;
   base::Status read(const Channel& to, std::uint64_t offset, std::byte* destination, std::size_t bytes,
                     Ticket& ticket) noexcept;
-  /// The transfer between the caller's memory, which the device accesses, and the peer's.
+  /// A transfer without a copy: the device accesses the caller's memory, which `key` registers.
   base::Status move(const Channel& to, ibv_wr_opcode opcode, std::uint64_t remote, std::byte* local, std::size_t bytes,
                     std::uint32_t key, Owned<ibv_mr> registration, Ticket& ticket) noexcept;
 

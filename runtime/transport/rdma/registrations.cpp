@@ -58,7 +58,8 @@ void Registrations::add_local(const std::byte* memory, std::size_t bytes) {
   Registered local{memory, bytes, device_.register_memory(memory, bytes, IBV_ACCESS_LOCAL_WRITE)};
   if (local.registration == nullptr)
     throw_errno(fmt::format("can't register {} bytes with {}", bytes, device_.description()).c_str(), errno);
-  retired_.reserve(retired_.size() + regions_.size() + locals_.size() + 1);  // so that neither end allocates
+  retired_.reserve(retired_.size() + regions_.size() + locals_.size() +
+                   1);  // so that neither retire() nor remove_local() allocates
   locals_.push_back(std::move(local));
 }
 

@@ -1,4 +1,4 @@
-// Registrations: the regions that peers access, and local memory with them.
+// Registrations: the registered regions, which peers access, and registered local memory.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ class Requests {
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
 
-  /// Before the first such request; outlives it.
+  /// Called before the first request of Record::Kind::loop. `loops` outlives these requests.
   void set_loop_user(LoopUser& loops) noexcept { loops_ = &loops; }
   Connections& connections() noexcept { return connections_; }
   const Connections& connections() const noexcept { return connections_; }
@@ -41,7 +41,7 @@ class Requests {
   BounceBuffers& buffers() noexcept { return buffers_; }
   /// The peers with connections.
   const std::vector<Peer*>& open_peers() const noexcept { return open_; }
-  /// Memory for the connections of so many peers.
+  /// Allocates memory for `count` peers, so that a connection on first use allocates none here.
   void reserve_peers(std::size_t count) { open_.reserve(count); }
 
   /// Connects on first use. On success the peer accepts requests.
@@ -56,7 +56,7 @@ class Requests {
   base::Status take_buffer(Peer& peer, std::uint16_t& number) noexcept;
   /// Posts a signalled request without effect, so that the requests in flight complete. The queue pair has space.
   void cover(Peer& peer, QueuePair& pair, Ticket ticket) noexcept;
-  /// Hands the requests that QueuePair::add() has got to the device.
+  /// Posts the requests that were added by QueuePair::add(). `first` is the first of them.
   void post(Peer& peer, QueuePair& pair, ibv_send_wr& first) noexcept;
   /// Waits while `busy()`. `peer` may be null.
   template <typename Busy> base::Status drain(const Peer* peer, Busy&& busy) noexcept {
@@ -84,11 +84,10 @@ class Requests {
   /// completes until `limit`, or for one second.
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   void reclaim(Ticket ticket) noexcept { reclaim(ticket, base::now_ns() + longest_reclaim_ns); }
-  /// The transfers that belong to the channel.
+  /// Reclaims all transfers that belong to the channel.
   void reclaim_all(const void* channel) noexcept;
-  /// Before the end of the wire: waits for the requests in flight, at most half a second. A destroyed queue pair would
-  /// drop unsignalled puts.
-  /// Returns whether none is left.
+  /// Waits for the requests in flight, at most half a second. Returns true if none is left. Called before the queue
+  /// pairs are destroyed, because that would drop unsignalled puts.
   bool finish() noexcept;
   /// Ends the connection of an OpenWire's peer.
   void remove(Peer& peer) noexcept;
@@ -97,7 +96,7 @@ class Requests {
   static constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 
   base::Status open(Peer& peer) noexcept;
-  /// Between polls that found nothing: other threads of a busy core run.
+  /// Called between polls without a completion. Yields from time to time, so that other threads of a busy core run.
   static void idle(unsigned& rounds) noexcept {
     if (++rounds % 64 == 0)
       ::sched_yield();
