@@ -12,7 +12,8 @@
 
 namespace hmc::bootstrap {
 
-/// The way of the text. Every rank calls one of the two functions once, so both may be collective. Throws Error.
+/// Passes the text from rank 0 to the other ranks. Every rank calls one of the two functions once, so both may be
+/// collective. Throws Error.
 class RecordExchange {
  public:
   RecordExchange() = default;

@@ -27,8 +27,8 @@ struct ControlPeer {
   bool taken = false;       ///< by PeerLoop::take
 };
 
-/// A stranger (no valid first message in time, or malformed data) is dropped and counted; the handler isn't called. The
-/// handler is called on the loop's thread.
+/// A connection without a valid first message in time, or with malformed data, is dropped and counted, and the handler
+/// isn't called. The handler is called on the loop's thread.
 class PeerLoop {
  public:
   class Handler {

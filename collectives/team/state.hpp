@@ -14,7 +14,7 @@
 
 namespace hmc::collectives {
 
-/// Equal on all ranks.
+/// Settings. Equal on all ranks, except private_buffers.
 struct Settings {
   std::string algorithms;  ///< HMC_COLL
   bool deterministic = false;

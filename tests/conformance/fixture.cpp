@@ -129,7 +129,7 @@ void Window::close() {
   fixture_.settle();
   channels_.clear();
   fixture_.barrier();
-  // As a job's end does: no rank connects any more, unless the test creates another window, which it also closes.
+  // As at the end of a job: no rank connects after this, unless the test creates another window, which it also closes.
   fixture_.wire().all_left();
   fixture_.wire().deregister_region(region_);
   open_ = false;
