@@ -13,10 +13,10 @@ void fake_verbs_reset();
 /// At any time:
 ///   reorder       1: READs and atomics may pass and be passed as the specification allows; 0: they execute in order
 ///   seed          of the order in which queue pairs execute
-///   read_delay    a READ or atomic executes after so many polls of its completion queue (with reorder)
-///   drop          so many further datagrams are lost
+///   read_delay    the number of polls of its completion queue before a READ or atomic executes (with reorder)
+///   drop          the number of further datagrams that are lost
 void fake_verbs_set(const char* name, int value);
-/// The requests on this queue pair start after so many polls of its completion queue. Queue pairs of reliable
+/// The requests on this queue pair start after `polls` polls of its completion queue. Queue pairs of reliable
 /// connections have the numbers 1, 2, ... in the order of their creation; 0: all. Requests that are ready on a queue
 /// pair without a delay of its own execute before those with one.
 void fake_verbs_delay(int pair, int polls);
