@@ -53,7 +53,7 @@ TEST(Placement, none_binds_nothing) {
   for (const Place& place : places(3, 1, BindTo::none)) EXPECT_TRUE(place.cpus.empty());
 }
 
-TEST(Placement, numa_nodes_are_taken_in_turn) {
+TEST(Placement, numa_nodes_alternate) {
   constexpr int core[] = {0, 2, 1, 3};
   const std::vector<Place> cores = places(6, 1, BindTo::core, MapBy::numa);
   const std::vector<Place> nodes = places(6, 1, BindTo::numa, MapBy::numa);
@@ -63,7 +63,7 @@ TEST(Placement, numa_nodes_are_taken_in_turn) {
   }
 }
 
-TEST(Placement, ranks_are_dealt_to_emulated_nodes_in_turn) {
+TEST(Placement, ranks_alternate_between_emulated_nodes) {
   const std::vector<Place> found = places(5, 2, BindTo::none, MapBy::node);
   for (int rank = 0; rank < 5; ++rank) EXPECT_EQ(found[static_cast<std::size_t>(rank)].node, rank % 2) << rank;
 }
