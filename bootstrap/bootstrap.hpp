@@ -48,10 +48,10 @@ class Bootstrap : public base::Exchange {
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
   /// Ends the waits of all ranks with Error{peer_failed, peer}. Only the first failure of a job has an effect.
   virtual void fail_job([[maybe_unused]] int peer, [[maybe_unused]] std::string_view text) noexcept {}
-  /// A warning about a wait that has taken `interval` since the last one. One of the job's warnings is printed; false:
-  /// the caller prints its own. From any thread.
+  /// A warning about a wait. One of the warnings of the job's ranks is printed; false: the caller prints its own. From
+  /// any thread.
   virtual bool report([[maybe_unused]] std::string_view text,
-                      [[maybe_unused]] std::chrono::nanoseconds interval) noexcept {
+                      [[maybe_unused]] std::chrono::nanoseconds waited) noexcept {
     return false;
   }
   /// Null: ranks that end can't be replaced or left out.

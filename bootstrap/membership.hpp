@@ -39,8 +39,8 @@ struct Decision {
   std::uint64_t number = 0;
   bool agreed = false;
   std::vector<RankProcess> members;   ///< ascending by rank
-  std::vector<std::int32_t> missing;  ///< the deadline has passed, and these ranks haven't voted or been replaced
-  std::string text;                   ///< if not agreed: the reason, if a member gave one
+  std::vector<std::int32_t> missing;  ///< these ranks hadn't voted, or weren't replaced: the deadline passed
+  std::string text;                   ///< if not agreed: the reason, unless that is a deadline or the end of a process
 };
 
 /// The control plane of the job that a launcher started. It works as long as the process lives that runs the store, and
@@ -55,7 +55,6 @@ class Membership {
   /// Throws Error{peer_failed} if one of these processes has ended.
   virtual void require_alive(const std::vector<RankProcess>& processes) = 0;
 
-  virtual void publish_for(const std::vector<RankProcess>& processes, std::string_view key, base::ByteView value) = 0;
   /// As Bootstrap::lookup. Throws Error{peer_failed} when one of the processes has ended.
   virtual base::Bytes lookup_for(const std::vector<RankProcess>& processes, std::string_view key,
                                  base::Deadline deadline) = 0;

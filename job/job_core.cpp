@@ -21,6 +21,7 @@
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
+#include "runtime/base/fork.hpp"
 #include "runtime/device/stream_group.hpp"
 #include "runtime/device/window_devices.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
@@ -351,9 +352,11 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
 }
 
 void JobCore::abort(int exit_code, std::string_view text) noexcept {
+  if (base::this_process() != process_) return;  // a child of fork(); the lock may be held for ever
   const std::lock_guard lock(mutex_);
-  if (current_.bootstrap != nullptr) current_.bootstrap->abort(exit_code, text);
-  if (current_.bootstrap != first_) first_->abort(exit_code, text);  // the launcher hears only this one
+  if (current_.bootstrap == nullptr) return;
+  current_.bootstrap->abort(exit_code, text);
+  if (current_.bootstrap != first_) first_->abort(exit_code, text);  // the launcher serves the first job only
 }
 
 void JobCore::close() {

@@ -1,6 +1,7 @@
 // The composition root: builds a Runtime from a Bootstrap, the wires and the world team.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/launchers/regroup.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/base/fork.hpp"
 #include "runtime/rma/team_core.hpp"
 
 namespace hmc::job {
@@ -47,6 +49,7 @@ class JobCore {
   base::Env env_;
   std::shared_ptr<bootstrap::Bootstrap> first_;  ///< the launcher's job
   bootstrap::Regroup regroup_;
+  const std::uint64_t process_ = base::this_process();
   std::mutex mutex_;  ///< current_: abort may be called from any thread
   Parts current_;
   bool closing_ = false;

@@ -110,7 +110,7 @@ Counters Runtime::counters() const {
 Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
 
 void Runtime::abort(int exit_code, const std::string& text) noexcept {
-  if (core_ != nullptr && !core_->fabric().is_forked()) core_->abort(exit_code, text);
+  if (core_ != nullptr) core_->abort(exit_code, text);
 }
 
 }  // namespace hmc

@@ -34,8 +34,12 @@ namespace {
 
 using base::Deadline;
 
+/// The end of a part's connection is seen before the end of its launch agent, by at most this time.
+constexpr std::chrono::seconds part_end_limit{1};
 /// A part ends its ranks within 5 s after TERM. Later its launch agent is killed.
 constexpr std::chrono::seconds part_limit{8};
+/// Time for the store's thread to pass Ctrl-Z on, before all threads of this process stop.
+constexpr std::chrono::milliseconds stop_delay{100};
 
 /// A host's launch agent, a child of this process.
 struct Part {
@@ -46,6 +50,9 @@ struct Part {
   bool is_up = false;    ///< its hmcrun has connected to the store
   std::optional<int> wait_status;
 
+  bool has(int rank) const noexcept {
+    return std::find(ranks->numbers.begin(), ranks->numbers.end(), rank) != ranks->numbers.end();
+  }
   /// The exit status of its hmcrun; 125 if there was none, as when ssh failed.
   int status() const noexcept {
     const int status = status_of(*wait_status);
@@ -121,6 +128,7 @@ class Head {
   void handle_signals();
   void end_job(std::optional<int> status);
   void handle_deadlines();
+  void host_lost();
   bool all_ended() const {
     return std::all_of(parts_.begin(), parts_.end(), [](const Part& each) { return each.wait_status.has_value(); });
   }
@@ -138,7 +146,8 @@ class Head {
   int failed_rank_ = -1;       ///< the first rank that failed
   int interrupts_ = 0;
   bool some_closed_ = false;
-  std::optional<Deadline> job_deadline_, term_deadline_, kill_deadline_;
+  SupervisorMessage lost_{};  ///< until lost_deadline_: a connection that has ended
+  std::optional<Deadline> job_deadline_, term_deadline_, kill_deadline_, lost_deadline_, stop_deadline_;
   std::unique_ptr<bootstrap::StoreServer> store_;  // last: its thread uses the mailbox
 };
 
@@ -190,8 +199,8 @@ void Head::open_store() {
   events.on_node = [this](std::string label) {
     mailbox_.post({SupervisorMessage::What::node_up, -1, 0, std::move(label)});
   };
-  events.on_node_lost = [this](std::string text) {
-    mailbox_.post({SupervisorMessage::What::node_lost, -1, 0, std::move(text)});
+  events.on_node_lost = [this](int rank, std::string text) {
+    mailbox_.post({SupervisorMessage::What::node_lost, rank, 0, std::move(text)});
   };
   store_ = std::make_unique<bootstrap::StoreServer>(secret_, options_.ranks, ":0", std::move(events));
 }
@@ -233,7 +242,7 @@ void Head::step() {
   for (const Part& part : parts_)
     if (!part.unsent.empty() && part.input) fds.push_back({part.input.get(), POLLOUT, 0});
   int wait_ms = input_.poll_ms();
-  for (const auto* const deadline : {&job_deadline_, &term_deadline_, &kill_deadline_})
+  for (const auto* const deadline : {&job_deadline_, &term_deadline_, &kill_deadline_, &lost_deadline_, &stop_deadline_})
     if (*deadline) wait_ms = wait_ms < 0 ? (*deadline)->left_ms() : std::min(wait_ms, (*deadline)->left_ms());
   ::poll(fds.data(), fds.size(), wait_ms);
   if (fds[0].revents != 0) handle_signals();
@@ -291,12 +300,11 @@ void Head::handle(const SupervisorMessage& message) {
   }
   if (message.what == SupervisorMessage::What::node_up)
     for (Part& part : parts_) part.is_up = part.is_up || part.ranks->host == message.text;
-  // The part of a rank that has ended names it, and ends with its status. A host that is lost can't.
+  // The part of a rank that has ended names it, and ends with its status.
   if (message.what == SupervisorMessage::What::failed && failed_rank_ < 0) failed_rank_ = message.rank;
-  if (message.what == SupervisorMessage::What::node_lost && !term_deadline_ && !kill_deadline_) {
-    print_text(message.text);
-    if (!first_) first_ = exit_own_failure;
-    if (!options_.keep_going) end_job(std::nullopt);
+  if (message.what == SupervisorMessage::What::node_lost) {
+    lost_ = message;
+    lost_deadline_ = Deadline::after(part_end_limit);
   }
 }
 
@@ -306,6 +314,7 @@ void Head::handle_signals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     store_->send_command(signal);
+    if (signal == SIGTSTP) stop_deadline_ = Deadline::after(stop_delay);
     if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTSTP) continue;
     if (!first_ && !status_) first_ = exit_signal_base + signal;
     if (signal == SIGINT && ++interrupts_ == 2) kill_deadline_ = Deadline::after({});
@@ -329,6 +338,11 @@ void Head::handle_deadlines() {
     store_->send_command(0);  // each part describes its ranks
     end_job(exit_timeout);
   }
+  if (passed(stop_deadline_)) {
+    ::raise(SIGSTOP);
+    store_->send_command(SIGCONT);
+  }
+  if (passed(lost_deadline_)) host_lost();
   if (passed(term_deadline_)) {
     store_->send_command(SIGTERM);
     kill_deadline_ = Deadline::after(part_limit);
@@ -338,14 +352,21 @@ void Head::handle_deadlines() {
       if (!part.wait_status) ::kill(-part.pid, SIGKILL);
 }
 
+/// A host that is lost can't name its ranks. Does nothing if the part itself has ended.
+void Head::host_lost() {
+  for (const Part& part : parts_)
+    if (part.wait_status && part.has(lost_.rank)) return;
+  print_text(lost_.text);
+  if (!first_) first_ = exit_own_failure;
+  if (!options_.keep_going) end_job(std::nullopt);
+}
+
 /// That of the part whose rank failed first. The others' ranks failed in consequence.
 int Head::final_status() const {
   if (status_) return *status_;
   if (options_.keep_going && some_closed_) return 0;
   for (const Part& part : parts_)
-    if (std::find(part.ranks->numbers.begin(), part.ranks->numbers.end(), failed_rank_) != part.ranks->numbers.end() &&
-        part.status() != 0)
-      return part.status();
+    if (part.has(failed_rank_) && part.status() != 0) return part.status();
   return first_.value_or(0);
 }
 

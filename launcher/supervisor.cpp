@@ -219,6 +219,8 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::command:
       if (message.value == 0)
         print_text(describe_ranks());
+      else if (message.value == SIGTSTP || message.value == SIGCONT)
+        keeper_.signal(message.value);  // the hmcrun that the user started stops itself
       else
         handle_signal(message.value);
       break;

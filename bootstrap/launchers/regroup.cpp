@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <string_view>
 
 #include <hmc/error.hpp>
@@ -19,17 +20,17 @@ using base::Deadline;
 /// The new job's record over the first job's control plane.
 class MembershipExchange final : public RecordExchange {
  public:
-  MembershipExchange(Membership& membership, const Decision& decision)
-      : membership_(membership), processes_(decision.members), key_(fmt::format("hmc/regroup/{}", decision.number)) {}
+  MembershipExchange(Bootstrap& first, const Decision& decision)
+      : first_(first), processes_(decision.members), key_(fmt::format("hmc/regroup/{}", decision.number)) {}
   void publish(const std::string& record, Deadline /*deadline*/) override {
-    membership_.publish_for(processes_, key_, base::as_bytes(record));
+    first_.publish(key_, base::as_bytes(record));
   }
   std::string fetch(Deadline deadline) override {
-    return std::string(base::as_text(membership_.lookup_for(processes_, key_, deadline)));
+    return std::string(base::as_text(first_.membership()->lookup_for(processes_, key_, deadline)));
   }
 
  private:
-  Membership& membership_;
+  Bootstrap& first_;
   const std::vector<RankProcess>& processes_;
   std::string key_;
 };
@@ -74,9 +75,11 @@ Decision Regroup::agree(Ballot::Step step, const std::vector<RankProcess>& membe
 /// Every caller gets the same decision, so either all throw or none.
 void Regroup::require_decided(const char* operation, const Decision& decision) const {
   if (decision.agreed) return;
+  if (!decision.text.empty())
+    throw_failure(Code::mismatch, operation, first_->rank(), -1, decision.text,
+                  "every rank calls shrink() and grow() in the same order");
   if (!decision.missing.empty())
     throw_missing(operation, first_->rank(), {decision.missing.begin(), decision.missing.end()});
-  if (!decision.text.empty()) throw_failure(Code::mismatch, operation, first_->rank(), -1, decision.text);
   for (const RankProcess& each : members_)
     if (std::find(decision.members.begin(), decision.members.end(), each) == decision.members.end())
       throw_failure(Code::peer_failed, operation, first_->rank(), each.rank,
@@ -95,7 +98,7 @@ std::unique_ptr<Bootstrap> Regroup::join(const Decision& decision) {
     const RankFacts& theirs = facts[static_cast<std::size_t>(each.rank)];
     member.on_one_node = member.on_one_node && theirs.machine == own.machine && theirs.network == own.network;
   }
-  MembershipExchange exchange(membership, decision);
+  MembershipExchange exchange(*first_, decision);
   return join_over(exchange, member, env_, Deadline::after(env_.timeout_or(base::Env::start_timeout)));
 }
 
@@ -104,11 +107,11 @@ bool Regroup::attempt(const char* operation, const Decision& decision, const Bui
   Ballot ballot{Ballot::Step::confirm, number_++, decision.members, true, {}};
   try {
     build(join(decision));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     ballot.ok = false;
     ballot.text = fmt::format("rank {}: {}", first_->rank(), error.what());
   }
-  const Decision confirmed = first_->membership()->agree(ballot, {});
+  const Decision confirmed = first_->membership()->agree(ballot, env_.timeout);
   if (confirmed.agreed) {
     members_ = decision.members;
     return true;

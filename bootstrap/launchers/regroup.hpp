@@ -33,7 +33,7 @@ class Regroup {
   void stand_by(const Build& build);
 
  private:
-  /// False if a process has ended meanwhile, or a rank failed.
+  /// False if a process has ended meanwhile, a rank failed, or HMC_TIMEOUT_S has passed.
   bool attempt(const char* operation, const Decision& decision, const Build& build);
   Decision agree(Ballot::Step step, const std::vector<RankProcess>& members, std::chrono::nanoseconds timeout);
   void require_decided(const char* operation, const Decision& decision) const;

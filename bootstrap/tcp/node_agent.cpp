@@ -10,6 +10,7 @@
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/env.hpp"
 
 namespace hmc::bootstrap {
 
@@ -30,7 +31,7 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
                  "is HMC_SECRET the same for every rank, and is HMC's version?");
   };
   ControlConnection link(connect_tcp(store, deadline, check), secret, ControlConnection::Side::client);
-  watch_host(link.fd());
+  watch_host(link.fd(), base::Env::lost_host_s());
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
@@ -456,11 +457,12 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
 }
 
 std::vector<base::RankState> NodeAgent::states_of(const std::vector<std::int32_t>& ranks) const {
+  const std::set<std::int32_t> wanted(ranks.begin(), ranks.end());
   std::vector<base::RankState> states;
   for (int i = 0; i < page_.capacity(); ++i) {
     // Relaxed: set once, when the rank joins.
     const std::int32_t rank = page_.activity(i).world_rank.load(std::memory_order_relaxed);
-    if (rank < 0 || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) continue;
+    if (!wanted.contains(rank)) continue;
     states.push_back(base::read_state(page_.activity(i)));
   }
   return states;

@@ -4,8 +4,8 @@
 //                    state_query, report
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
 //                    failure, refusal, decision, lost, state_reply
-//   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death
-//   store -> agent   welcome, then messages for the ranks
+//   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death, state_reply
+//   store -> agent   welcome, then messages for the ranks, state_query, command
 #pragma once
 
 #include <cstdint>
@@ -352,10 +352,10 @@ struct StateReply {  // one per node
 /// A rank's warning about a long wait. The store prints one for the whole job.
 struct Report {
   std::int32_t rank = -1;
-  std::uint64_t interval_ms = 0;  ///< the time since the last report of the same wait
+  std::uint64_t waited_ms = 0;
   std::string text;
   static constexpr auto type = MessageType::report;
-  static constexpr auto fields = std::tuple(&Report::rank, &Report::interval_ms, &Report::text);
+  static constexpr auto fields = std::tuple(&Report::rank, &Report::waited_ms, &Report::text);
 };
 
 /// From hmcrun to its parts on other hosts; other agents ignore it. The store and the agents don't interpret the value.

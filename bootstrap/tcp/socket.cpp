@@ -20,7 +20,6 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/protocol.hpp"
-#include "runtime/base/env.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -123,8 +122,7 @@ void tune_tcp(int socket) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-void watch_host(int socket) {
-  const int seconds = base::Env::lost_host_s();
+void watch_host(int socket, int seconds) noexcept {
   // An idle connection: probes. The kernels answer them, so a stopped process isn't lost.
   const int interval = std::max(1, seconds / 3);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, interval);

@@ -30,10 +30,9 @@ bool is_loopback(const std::string& address);
 bool is_tcp(int socket) noexcept;
 /// Sets TCP_NODELAY and keepalive. Keepalive detects a machine that lost power.
 void tune_tcp(int socket) noexcept;
-/// Ends the connection HMC_LOST_HOST_S seconds after the last sign of life of the peer's kernel. Not for connections
-/// whose reader may be slow: a full receive buffer counts as well. No effect on a Unix socket. Throws Error for an
-/// invalid HMC_LOST_HOST_S.
-void watch_host(int socket);
+/// Ends the connection this long after the last message of the peer's kernel (HMC_LOST_HOST_S). Not for connections
+/// whose reader may be slow: a full receive buffer counts as well. No effect on a Unix socket.
+void watch_host(int socket, int seconds) noexcept;
 
 // ---- Unix sockets in the abstract namespace, without a file
 /// Returns an empty descriptor if the name is in use. Throws Error for other failures.

@@ -10,6 +10,7 @@
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
@@ -24,6 +25,7 @@ constexpr auto states_for = std::chrono::milliseconds(500);
 
 StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events)
     : size_(job_size),
+      lost_host_s_(base::Env::lost_host_s()),
       events_(std::move(events)),
       facts_(static_cast<std::size_t>(job_size)),
       homes_(static_cast<std::size_t>(job_size)),
@@ -69,7 +71,7 @@ bool StoreServer::handle(ControlPeer& from, const NodeHello& message) {
          fmt::format("this job has {} ranks, but node {} has HMC_SIZE={}", size_, message.label, message.job_size)}));
     return false;
   }
-  watch_host(from.connection.fd());
+  watch_host(from.connection.fd(), lost_host_s_);
   from.registered = true;
   from.rank = registrations_++;  // the node's provisional number
   from.pid = message.pid;
@@ -202,13 +204,13 @@ bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
   return true;
 }
 
-/// Nodes report the same wait at about the same time. The first report is printed, with the ranks of all nodes that are
-/// in no call.
+/// Nodes report the same wait at about the same time, and again after twice that time. The first report is printed, with
+/// the ranks of all nodes that are in no call.
 bool StoreServer::handle(ControlPeer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;
   constexpr std::uint64_t longest_ms = 1000U * 3600 * 24;
-  next_report_ = base::Deadline::after(std::chrono::milliseconds(std::min(message.interval_ms, longest_ms) / 2));
+  next_report_ = base::Deadline::after(std::chrono::milliseconds(std::min(message.waited_ms, longest_ms) / 2));
   const std::uint64_t id = ++reports_;
   report_.emplace(PendingReport{id, message, {}, 0, base::Deadline::after(states_for)});
   std::map<ControlPeer*, std::vector<std::int32_t>> by_home;
@@ -286,7 +288,7 @@ void StoreServer::on_end(ControlPeer& peer) {
                                  [&](int rank) { return facts_[static_cast<std::size_t>(rank)].pid == peer.pid; });
   std::string text =
       fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault);
-  if (events_.on_node_lost) events_.on_node_lost(text);
+  if (events_.on_node_lost) events_.on_node_lost(lost.front(), text);
   fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0, std::move(text)});
   for (const int rank : lost) rank_ended(rank);
 }

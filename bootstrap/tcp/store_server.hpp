@@ -22,8 +22,8 @@ class StoreServer final : private PeerLoop::Handler {
     std::function<void(std::string label)> on_node;  ///< a node's agent has registered
     /// The first rank that has failed.
     std::function<void(int rank, std::string text)> on_failure;
-    /// The connection to the agent of ranks that haven't left has ended.
-    std::function<void(std::string text)> on_node_lost;
+    /// The connection to the agent of ranks that haven't left has ended. `rank`: one of them.
+    std::function<void(int rank, std::string text)> on_node_lost;
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
@@ -83,6 +83,7 @@ class StoreServer final : private PeerLoop::Handler {
   void fail(Notice notice);
 
   int size_;
+  int lost_host_s_;
   Events events_;
   std::string address_;
   std::vector<RankFacts> facts_;     // rank -1: hasn't joined

@@ -136,17 +136,18 @@ std::vector<DecisionFor> StoreAgreements::vote(const Vote& vote) {
     standing_by_.insert(vote.rank);
     return decide_ready();
   }
-  if (const auto late = expired_.find(ballot.number); late != expired_.end()) return {{late->second, vote.rank}};
+  if (const auto late = failed_.find(ballot.number); late != failed_.end()) return {{late->second, vote.rank}};
   const auto [found, is_new] =
       open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}});
   Agreement& agreement = found->second;
+  agreement.voted.insert(vote.rank);
   if (agreement.step != ballot.step || agreement.members != ballot.members) {
-    constexpr const char* text = "the ranks called shrink() and grow() in different orders, or on different teams";
-    return {{{ballot.number, false, {}, {}, text}, vote.rank}};
+    agreement.ok = false;
+    agreement.text = "the ranks called shrink() and grow() in different orders";
+    return decide(found);
   }
   if (is_new && vote.timeout_ms != 0)
     agreement.deadline = base::Deadline::after(std::chrono::milliseconds(vote.timeout_ms));
-  agreement.voted.insert(vote.rank);
   if (!ballot.ok && agreement.ok) agreement.text = ballot.text;
   agreement.ok = agreement.ok && ballot.ok;
   return decide_ready();
@@ -179,12 +180,7 @@ std::vector<DecisionFor> StoreAgreements::expire() {
   for (auto next = open_.begin(); next != open_.end();) {
     const auto each = next++;
     if (!each->second.deadline || !each->second.deadline->expired()) continue;
-    constexpr std::size_t most_remembered = 64;
-    if (expired_.size() >= most_remembered) expired_.erase(expired_.begin());
-    for (DecisionFor& one : decide(each)) {
-      expired_[one.decision.number] = one.decision;
-      decisions.push_back(std::move(one));
-    }
+    for (DecisionFor& one : decide(each)) decisions.push_back(std::move(one));
   }
   return decisions;
 }
@@ -210,6 +206,11 @@ std::vector<DecisionFor> StoreAgreements::decide(Open::iterator which) {
     decision.members.clear();
     for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
       decision.members.push_back(process(rank));
+  }
+  if (!decision.missing.empty()) {  // it is decided without them: they get it when they vote
+    constexpr std::size_t most_remembered = 64;
+    if (failed_.size() >= most_remembered) failed_.erase(failed_.begin());
+    failed_[decision.number] = decision;
   }
   std::vector<DecisionFor> decisions;
   for (const std::int32_t rank : agreement.voted) decisions.push_back({decision, rank});

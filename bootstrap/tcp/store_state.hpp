@@ -105,7 +105,7 @@ class StoreAgreements {
   std::vector<bool> ended_;          // by rank: its last process
   Open open_;
   std::set<std::int32_t> standing_by_;
-  std::map<std::uint64_t, Decision> expired_;  // for votes that arrive after the deadline
+  std::map<std::uint64_t, Decision> failed_;  // for votes that arrive after the deadline, or after a mismatch
   bool used_ = false;
 };
 

@@ -67,12 +67,11 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   void leave() noexcept override;
 
   void fail_job(int peer, std::string_view text) noexcept override;
-  bool report(std::string_view text, std::chrono::nanoseconds interval) noexcept override;
+  bool report(std::string_view text, std::chrono::nanoseconds waited) noexcept override;
   Membership* membership() noexcept override { return this; }
   bool is_replacement() const noexcept override { return replaces_; }
   Decision agree(const Ballot& ballot, std::chrono::nanoseconds timeout) override;
   void require_alive(const std::vector<RankProcess>& processes) override;
-  void publish_for(const std::vector<RankProcess>& processes, std::string_view key, base::ByteView value) override;
   base::Bytes lookup_for(const std::vector<RankProcess>& processes, std::string_view key, Deadline deadline) override;
 
  private:
@@ -340,15 +339,21 @@ void TcpBootstrap::publish(std::string_view key, base::ByteView value) {
   if (reply_->code != Code::success) fail(reply_->code, operation, std::string(base::as_text(reply_->value)));
 }
 
-base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) {
+base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) { return lookup_for({}, key, deadline); }
+
+base::Bytes TcpBootstrap::lookup_for(const std::vector<RankProcess>& processes, std::string_view key,
+                                     Deadline deadline) {
   constexpr const char* operation = "lookup";
   if (key.size() > longest_key_bytes) fail(Code::invalid_argument, operation, "the key is too long");
   throw_if_over(operation);
   const std::uint64_t id = requests_++;
   send(Lookup{id, mine_.rank, std::string(key)});
-  if (!wait_for_reply(operation, id, deadline)) {
+  const auto ready = [&] {
+    throw_if_lost(processes, operation);
+    return reply_ && reply_->id == id;
+  };
+  if (!wait(operation, deadline, ready))
     fail(Code::not_found, operation, fmt::format("the key '{}' wasn't published before the deadline", key));
-  }
   return std::move(reply_->value);
 }
 
@@ -372,10 +377,10 @@ void TcpBootstrap::fail_job(int peer, std::string_view text) noexcept {
   page_.raise_abort(Code::peer_failed, peer, text);
 }
 
-bool TcpBootstrap::report(std::string_view text, std::chrono::nanoseconds interval) noexcept {
+bool TcpBootstrap::report(std::string_view text, std::chrono::nanoseconds waited) noexcept {
   try {
     constexpr std::size_t longest_text = 4096;
-    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(interval).count();
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
     send(Report{mine_.rank, static_cast<std::uint64_t>(ms), std::string(text.substr(0, longest_text))});
     return true;
   } catch (...) {  // no memory for a message
@@ -412,25 +417,6 @@ void TcpBootstrap::require_alive(const std::vector<RankProcess>& processes) {
   read_messages();
   throw_if_over(operation);
   throw_if_lost(processes, operation);
-}
-
-void TcpBootstrap::publish_for(const std::vector<RankProcess>& processes, std::string_view key, base::ByteView value) {
-  require_alive(processes);
-  publish(key, value);
-}
-
-base::Bytes TcpBootstrap::lookup_for(const std::vector<RankProcess>& processes, std::string_view key,
-                                     Deadline deadline) {
-  constexpr const char* operation = "agreement on the ranks";
-  throw_if_over(operation);
-  const std::uint64_t id = requests_++;
-  send(Lookup{id, mine_.rank, std::string(key)});
-  const auto ready = [&] {
-    throw_if_lost(processes, operation);
-    return reply_ && reply_->id == id;
-  };
-  if (!wait(operation, deadline, ready)) fail(Code::timeout, operation, "no rank has started the new job's store");
-  return std::move(reply_->value);
 }
 
 // ---- waiting

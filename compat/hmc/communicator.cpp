@@ -138,14 +138,18 @@ status_t Communicator::Core::move(const char* operation, Move move, const std::s
                                   const compat::Range& range) noexcept {
   LastPeer& last = last_peer;
   if (last.communicator == id && last.port == port && last.ip == ip) {
-    // Relaxed: this thread has loaded the pointer with acquire when it stored `last`. After a failure the other path
-    // finds the reason; nothing has moved.
+    // Relaxed: this thread loaded the pointer with acquire before it stored `last`.
     Plane& plane_of_last = *opened.load(std::memory_order_relaxed);
-    if (plane_of_last.data.move_at_once(move, last.number, range, timeout).ok()) return status_t::SUCCESS;
+    const Status status = plane_of_last.data.move_at_once(move, last.number, range, timeout);
+    if (status.ok()) return status_t::SUCCESS;
+    // The peer was removed, so nothing has moved: look its address up again.
+    if (status.code != Code::not_found) return run(operation, [&] { return status; });
   }
   return with_peer(operation, PeerName{ip, port}, [&](Plane& plane_of_peer, const std::shared_ptr<Peer>& peer) {
     const Status status = plane_of_peer.data.move(move, *peer, range, SIZE_MAX, 1, deadline());
-    if (status.ok() && plane_of_peer.data.moves_at_once()) last = {id, port, peer->number, ip};
+    // Not a peer that was found by its IP alone: later another peer may have the same IP.
+    if (status.ok() && plane_of_peer.data.moves_at_once() && plane_of_peer.peers.has_name(*peer, {ip, port}))
+      last = {id, port, peer->number, ip};
     return status;
   });
 }

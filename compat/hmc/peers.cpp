@@ -590,6 +590,11 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
   return found;
 }
 
+bool Peers::has_name(const Peer& peer, const PeerName& name) const {
+  const std::lock_guard guard(lock_);
+  return std::find(peer.names.begin(), peer.names.end(), name) != peer.names.end();
+}
+
 base::Status Peers::status(const Peer& peer) const {
   {
     const std::lock_guard guard(lock_);

@@ -78,6 +78,7 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   /// Null if there is no such peer, or if an ip alone names several.
   std::shared_ptr<Peer> find(const PeerName& name) const;
   std::shared_ptr<Peer> find(const std::string& ip) const;
+  bool has_name(const Peer& peer, const PeerName& name) const;
   /// ok, or the reason of the peer's failure.
   base::Status status(const Peer& peer) const;
 

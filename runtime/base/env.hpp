@@ -55,7 +55,7 @@ class Env {
   /// HMC_NET: the network interfaces to use; empty: all. See base/interfaces.hpp.
   static std::string net();
 
-  /// HMC_LOST_HOST_S: see bootstrap/tcp/socket.hpp. Throws Error{invalid_config}.
+  /// HMC_LOST_HOST_S, in seconds. Throws Error{invalid_config}.
   static int lost_host_s();
 
   /// HMC_* variables of this process that aren't in the table, but whose names are similar to a name in the table. They

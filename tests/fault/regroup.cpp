@@ -178,6 +178,13 @@ void errors(Runtime& rt) {
         error.what());
   }
   rt.world().barrier();
+  // Different calls fail on all ranks.
+  if (rt.rank() == 0)
+    HMC_CHECK_THROWS(Code::mismatch, rt.world().shrink());
+  else
+    HMC_CHECK_THROWS(Code::mismatch, rt.world().grow());
+  rt.world().shrink();
+  rt.world().barrier();
   rt.abort(7, "enough");
   HMC_CHECK_THROWS(Code::aborted, for (;;) rt.world().barrier());
   HMC_CHECK_THROWS(Code::aborted, rt.world().shrink());

@@ -79,6 +79,7 @@ for seed in 1 2 3 4; do
   truncate -s 4096 "$place/moments"
   job 137 -H h1:2,h2:2 "$kills" calls "$seed" "$place/moments"
   [[ $(grep -c 'code peer_failed' "$place/out") == 3 ]] || failed "a survivor has no error"
+  if grep -q 'connection to the node' "$place/err"; then failed "a host counts as lost"; fi
 done
 job 0 -H h1:2,h2:2 --keep-going "$regroup" shrink
 job 0 -H h1:2,h2:2 --respawn 4 "$regroup" grow

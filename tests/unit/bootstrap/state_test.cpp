@@ -229,12 +229,17 @@ TEST(StoreAgreements, deadline_names_the_missing_ranks_to_late_voters_too) {
   EXPECT_EQ(late[0].decision.missing, (std::vector<std::int32_t>{1, 2}));
 }
 
-TEST(StoreAgreements, different_calls_are_reported) {
-  StoreAgreements agreements(2);
-  (void)agreements.vote(vote_of(0, Step::shrink, 0, first_processes(2)));
-  const auto decisions = agreements.vote(vote_of(1, Step::grow, 0, first_processes(2)));
-  ASSERT_EQ(recipients(decisions), std::vector<int>{1});
+TEST(StoreAgreements, different_calls_fail_on_all_ranks) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  (void)agreements.vote(vote_of(0, Step::shrink, 0, all));
+  const auto decisions = agreements.vote(vote_of(1, Step::grow, 0, all));
+  ASSERT_EQ(recipients(decisions), (std::vector<int>{0, 1}));
   EXPECT_NE(decisions[0].decision.text.find("different orders"), std::string::npos);
+  const auto late = agreements.vote(vote_of(2, Step::shrink, 0, all));
+  ASSERT_EQ(recipients(late), std::vector<int>{2});
+  EXPECT_FALSE(late[0].decision.agreed);
+  EXPECT_EQ(late[0].decision.text, decisions[0].decision.text);
 }
 
 TEST(Facts, nodes_are_numbered_by_their_lowest_rank) {
