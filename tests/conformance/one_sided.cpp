@@ -109,11 +109,10 @@ HMC_SPMD_TEST(OneSided, verbs_complete_at_a_stopped_target) {
   window.close();
 }
 
-// Every operation that is built from compare-swaps meets the native ones on the same words. With HMC_RDMA_DEVICE per
-// rank the requests come from different devices.
+// The operations of all kinds meet on the same words: native ones and those that are built from compare-swaps. With
+// HMC_RDMA_DEVICE or UCX_NET_DEVICES per rank the requests come from different devices.
 HMC_SPMD_TEST(OneSided, atomics_of_all_kinds_are_exact_at_one_target) {
   Fixture on(me);
-  if (on.wire().capabilities().atomic_with_cpu) spmd::skip("for wires whose atomics a device executes");
   constexpr std::uint64_t each = 400;
   Window window(on, 64);
   on.barrier();
