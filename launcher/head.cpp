@@ -242,7 +242,8 @@ void Head::step() {
   for (const Part& part : parts_)
     if (!part.unsent.empty() && part.input) fds.push_back({part.input.get(), POLLOUT, 0});
   int wait_ms = input_.poll_ms();
-  for (const auto* const deadline : {&job_deadline_, &term_deadline_, &kill_deadline_, &lost_deadline_, &stop_deadline_})
+  for (const auto* const deadline :
+       {&job_deadline_, &term_deadline_, &kill_deadline_, &lost_deadline_, &stop_deadline_})
     if (*deadline) wait_ms = wait_ms < 0 ? (*deadline)->left_ms() : std::min(wait_ms, (*deadline)->left_ms());
   ::poll(fds.data(), fds.size(), wait_ms);
   if (fds[0].revents != 0) handle_signals();

@@ -204,8 +204,8 @@ bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
   return true;
 }
 
-/// Nodes report the same wait at about the same time, and again after twice that time. The first report is printed, with
-/// the ranks of all nodes that are in no call.
+/// Nodes report the same wait at about the same time, and again after twice that time. The first report is printed,
+/// with the ranks of all nodes that are in no call.
 bool StoreServer::handle(ControlPeer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;
