@@ -278,12 +278,25 @@ bool ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
   if (line.connection.ended()) return false;
   line.connection.send_encoded(type_of(ControlType::message), message);
   while (line.connection.wants_write() && !line.connection.ended()) {
-    if (deadline.expired() || lines().empty()) return false;
+    const auto now_open = lines();
+    if (deadline.expired() || now_open.empty()) return false;
     guard.unlock();
-    pollfd wait{line.connection.fd(), POLLIN | POLLOUT, 0};
-    (void)::poll(&wait, 1, std::min(deadline.left_ms(), 1000));
+    // Read all connections, so that two processes that send to each other don't both wait for space. The peer may send
+    // on a connection that appears meanwhile, so poll again after a short time.
+    std::vector<pollfd> waits{{line.connection.fd(), POLLIN | POLLOUT, 0}};
+    for (const auto& other : now_open) {
+      if (other.get() == &line) continue;
+      const std::lock_guard reading(other->mutex);
+      if (!other->connection.ended()) waits.push_back({other->connection.fd(), POLLIN, 0});
+    }
+    (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
+    for (const auto& other : now_open) {
+      if (other.get() == &line) continue;
+      const std::lock_guard reading(other->mutex);
+      other->connection.read();
+    }
     guard.lock();
-    line.connection.read();  // so that two processes that send to each other don't both wait for space
+    line.connection.read();
     line.connection.write();
   }
   return !line.connection.ended();
