@@ -17,7 +17,7 @@
 
 namespace hmc {
 
-/// One or two words. "Unknown status" for a number that isn't a status_t.
+/// The name of a status. "Unknown status" for a number that isn't a status_t.
 HMC_API const char* status_to_string(status_t status) noexcept;
 
 /// The type that DEFAULT stands for on this machine.
@@ -69,19 +69,20 @@ struct CtrlMsgHeader {
   std::uint32_t length;  ///< bytes of the payload
 };
 
-/// Messages between processes. A call names the peer by a number, or in the older form by an IP. One object per
+/// Messages between processes. A call names the peer by a number. The older calls name it by an IP. One object per
 /// process.
 ///
 ///  - Messages from one peer arrive in order, complete, and exactly once. A message has at most 64 MiB.
-///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts peers on this
-///    machine only, and logs that.
-///  - A peer's number is what it states in the handshake, never its source address. While a peer is connected, another
-///    process that states the same number is refused. Two processes may connect to each other at the same time.
+///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts only peers on
+///    this machine, and logs that.
+///  - A peer sends its number in the handshake; its source address doesn't identify it. While a peer is connected,
+///    another process with the same number is refused. Two processes may connect to each other at the same time.
 ///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.
-///  - A call that waits ends after HMC_TIMEOUT_S (300) seconds. If the peer has died or has disconnected, calls return
-///    false at once, after all messages that it sent were received.
+///  - A wait ends after HMC_TIMEOUT_S (300) seconds. If the peer has died or has disconnected, calls return false at
+///    once, after all messages that it sent were received.
 ///
-/// Functions return false on failure, and log the reason. None raises a signal. Threads: any.
+/// Functions return false on failure. Failures to listen and to connect are logged. No function raises a signal.
+/// Threads: any.
 class HMC_API CtrlSocketManager {
  public:
   using CtrlId = std::uint32_t;
@@ -91,8 +92,8 @@ class HMC_API CtrlSocketManager {
   CtrlSocketManager& operator=(const CtrlSocketManager&) = delete;
 
   // ---- listening
-  /// Listens on bind_ip:tcp_port (port 0: no TCP) and on the socket file `uds_path` (empty: none). True without effect
-  /// if it already listens. False if another process listens there: a socket file in use is never replaced.
+  /// Listens on bind_ip:tcp_port (port 0: no TCP) and on the socket file `uds_path` (empty: none). If it already
+  /// listens, returns true without effect. False if another process listens there: a socket file in use isn't replaced.
   bool start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path = "");
   /// Ends listening. Connections stay.
   void stop();
@@ -117,7 +118,7 @@ class HMC_API CtrlSocketManager {
     static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
     return send(peer_id, CTRL_STRUCT, &obj, sizeof(T));
   }
-  /// False also if the message isn't a CTRL_STRUCT of this size; it is consumed.
+  /// If the message isn't a CTRL_STRUCT of this size, it is consumed and the call returns false.
   template <typename T> bool recvStruct(CtrlId peer_id, T& obj) {
     static_assert(std::is_trivially_copyable<T>::value, "T must be trivially copyable");
     CtrlMsgHeader header{};
@@ -128,10 +129,10 @@ class HMC_API CtrlSocketManager {
   void close(CtrlId peer_id);
   void closeAll();
 
-  // ---- the older form: a peer is named by the IP of its end of the connection
+  // ---- the older calls: they name a peer by the IP of its end of the connection
   bool startServer(const std::string& bindIp, std::uint16_t port = 5555) { return start(bindIp, port); }
   void stopServer() { stop(); }
-  /// Connects if there is no connection yet. Returns the socket, which stays the library's property; -1 on failure.
+  /// Connects if there is no connection yet. Returns the socket, which the library owns; -1 on failure.
   int getCtrlSockFd(const std::string& ip, std::uint16_t port = 5555);
   bool sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
                    std::uint16_t flags = 0);

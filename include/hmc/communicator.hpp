@@ -15,15 +15,17 @@ namespace hmc {
 /// The kind of connection that a program asks for.
 enum class ConnType { RDMA, UCX };
 
+/// Transfers between this process's ConnBuffer and those of its peers.
+///
 /// NAMES. A call names its peer by IP and port:
 ///  - a peer to which this side has connected: the arguments of connectTo(), that is, the peer's data port
 ///  - a client that has connected to this side's server: the address of the client's own server. If the client has no
 ///    server: its IP, with any port.
 ///  - a call without a port: NOT_FOUND if several peers have the IP
 ///
-/// CONNECTIONS. Each pair of Communicators has one connection, also if both sides connect. Both sides may transfer.
-/// Connections are authenticated with HMC_SECRET. Without it only processes of this machine are accepted; over TCP, of
-/// any user.
+/// CONNECTIONS. Each pair of Communicators has one connection, even if both sides connect. Both sides may transfer.
+/// HMC_SECRET authenticates connections. Without HMC_SECRET only processes of this machine are accepted: any user's
+/// over TCP, the same user's over Unix sockets.
 ///
 /// TRANSPORT. On one node: shared memory. Otherwise by the ConnType of the first initServer() or connectTo():
 ///  - RDMA: ibverbs. Without a usable RDMA device UCX or TCP, and the reason is logged once.
@@ -32,7 +34,8 @@ enum class ConnType { RDMA, UCX };
 ///
 /// ERRORS. No function throws, raises a signal or ends the process.
 ///  - ERROR: a range exceeds either buffer, or the peer has died or disconnected
-///  - UNSUPPORT: no wire reaches the peer's device memory
+///  - NOT_FOUND: no peer, or several peers, have the name
+///  - UNSUPPORT: no wire reaches the peer's device memory, or this machine has no memory of the type
 ///  - TIMEOUT: a call without a timeout has waited for HMC_TIMEOUT_S (300) seconds
 ///
 /// THREADS. Any. Calls of the same function (send, recv, sendDataTo, recvDataFrom) for one peer run one after another.
@@ -55,24 +58,25 @@ class HMC_API Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // ---- one-sided. put returns when the bytes are visible at the peer, so a peer that
-  // receives a later control message sees them.
+  // ---- one-sided. put returns when the bytes are visible at the peer. A peer that receives a later control message
+  // sees them.
   status_t put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                ConnType connType = ConnType::RDMA);
   status_t get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                ConnType connType = ConnType::RDMA);
-  /// `wr_id` receives an id for wait(). Ids are unique over all peers and all time.
+  /// `wr_id` receives an id for wait(). No other transfer of this process has the same id.
   status_t putNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                  std::uint64_t* wr_id, ConnType connType = ConnType::RDMA);
   status_t getNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                  std::uint64_t* wr_id, ConnType connType = ConnType::RDMA);
-  /// In any order. NOT_FOUND: no such transfer, or it was waited for already. TIMEOUT: the transfer stays in flight.
+  /// Waits for a transfer. Ids may be passed in any order. NOT_FOUND: there is no such transfer, or an earlier wait()
+  /// has completed it. TIMEOUT: the transfer stays in flight.
   status_t wait(std::uint64_t wr_id);
   status_t wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout);
   /// Completes all transfers and returns the first failure in the list's order.
   status_t wait(const std::vector<std::uint64_t>& wr_ids);
   status_t wait(const std::vector<std::uint64_t>& wr_ids, std::chrono::nanoseconds timeout);
-  /// In chunks of `chunk_size` bytes (0: 4 MiB), of which at most `max_inflight` are in flight.
+  /// Transfers chunks of `chunk_size` bytes (0: 4 MiB), of which at most `max_inflight` are in flight.
   status_t putPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
                        std::size_t size, std::size_t chunk_size = 0, std::size_t max_inflight = 64,
                        ConnType connType = ConnType::RDMA);
@@ -84,14 +88,14 @@ class HMC_API Communicator {
   status_t writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
-  // ---- paired: each send needs a recv of the peer. recv gives the position in its buffer. send returns when the bytes
-  // are there.
+  // ---- paired: each send needs a recv of the peer. Each side passes the position in its own buffer. send returns when
+  // the bytes are visible at the peer.
   status_t send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
-  // ---- paired, any memory: through the two halves of the receiver's ConnBuffer, which is overwritten. `buf_type` is
-  // the memory's type. `flag` receives the message's length. A message longer than the receiver's memory: ERROR on both
-  // sides.
+  // ---- paired, any memory: the message travels through the receiver's ConnBuffer and overwrites it. `buf_type` is the
+  // memory's type. `flag` receives the message's length. If the message is longer than the receiver's memory, both
+  // sides return ERROR.
   status_t sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
                       ConnType connType = ConnType::RDMA);
   status_t sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size, MemoryType buf_type,
@@ -116,8 +120,8 @@ class HMC_API Communicator {
   status_t initServer(std::string ip, std::uint16_t port, ConnType serverType);
   /// Accepts no more peers. Connected ones stay until disConnect() or the destructor.
   status_t closeServer();
-  /// `peer_id`, `self_id`: the ids of both sides. The peer refuses an id that it has given to another peer, or a
-  /// `peer_id` that isn't its own.
+  /// `peer_id`, `self_id`: the ids of both sides. The peer refuses a `self_id` that another peer uses, and a `peer_id`
+  /// that isn't its own.
   status_t connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,
                      const CtrlLink& ctrl_link, ConnType connType);
   status_t connectTo(std::string ip, std::uint16_t port, ConnType connType);

@@ -13,8 +13,8 @@ namespace memory {
 class Allocation;
 }
 
-/// Memory on the host or on one device. The memory is zeroed, and its address never changes. The constructor populates
-/// the pages, and throws Error if there isn't enough memory. So no later access raises SIGBUS.
+/// Memory on the host or on one device. The memory is zeroed, and its address never changes. The constructor allocates
+/// all pages, and throws Error if there isn't enough memory. So no later access raises SIGBUS.
 ///
 /// A ConnBuffer owns its memory; windows over it share the ownership. Construction and destruction are local. Threads:
 /// one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are kept for existing programs.

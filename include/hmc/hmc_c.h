@@ -192,7 +192,8 @@ typedef struct hmc_store {
   void* context; /* passed to the functions */
   int (*set)(void* context, const char* key, const char* value);
   int (*get)(void* context, const char* key, int64_t timeout_ns, char* value, size_t capacity); /* waits for the key */
-  /* Optional. If the key's value is `expected` (empty: not set), sets it to `desired`. `value`: afterwards. */
+  /* Optional. If the key's value is `expected` (empty: not set), sets it to `desired`. `value` receives the value after
+   * the call. */
   int (*compare_set)(void* context, const char* key, const char* expected, const char* desired, char* value,
                      size_t capacity);
 } hmc_store;
@@ -215,7 +216,7 @@ HMC_C_API int64_t hmc_runtime_timeout_ns(hmc_runtime_t runtime);
 /* The launcher: "hmcrun", "by hand (HMC_RANK)", "PMIx", "alone", ... Valid until hmc_runtime_destroy; NULL for a NULL
  * runtime. */
 HMC_C_API const char* hmc_runtime_launcher(hmc_runtime_t runtime);
-/* 1 if this process replaces a process of its rank that has ended: the job is in progress (hmc_team_grow). */
+/* 1 if this process was started in place of a process of the same rank that has ended (hmc_team_grow), else 0. */
 HMC_C_API int hmc_runtime_is_replacement(hmc_runtime_t runtime);
 /* The team of all ranks. It belongs to the runtime. */
 HMC_C_API hmc_team_t hmc_runtime_world(hmc_runtime_t runtime);
@@ -442,10 +443,11 @@ HMC_C_API hmc_code hmc_team_split(hmc_team_t team, int colour, int key, hmc_team
 /* A team of these ranks in this order. Every rank of the parent passes the same list. */
 HMC_C_API hmc_code hmc_team_subset(hmc_team_t team, const int* ranks, size_t count, hmc_team_t* result);
 HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
-/* After the end of a rank: collective over the remaining ranks. The world becomes a team of these ranks, numbered anew
- * in the old order. HMC_UNAVAILABLE if the launcher's control plane has ended with the rank: see Team::shrink. */
+/* After the end of a rank: collective over the remaining ranks of the world. `world` becomes the team of these ranks;
+ * their new numbers are in the old order. HMC_UNAVAILABLE if the process that ran the store or this node's agent has
+ * ended: see Team::shrink. */
 HMC_C_API hmc_code hmc_team_shrink(hmc_team_t world);
-/* Waits until each rank that has ended is replaced. The world gets its original ranks again: see Team::grow. */
+/* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow. */
 HMC_C_API hmc_code hmc_team_grow(hmc_team_t world, int64_t timeout_ns);
 /* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);

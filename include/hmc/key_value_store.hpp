@@ -8,17 +8,17 @@
 
 namespace hmc {
 
-/// For Runtime::init. Rank 0 sets one key of at most 64 characters to a text of at most 1,000 characters, and the
-/// others get it. The keys begin with "hmc". A function that fails throws.
+/// For Runtime::init. Rank 0 sets one key to a text of at most 1,000 characters, and the other ranks get it. Keys begin
+/// with "hmc" and have at most 64 characters. A function that fails throws.
 ///
-/// Calls come from the thread that calls Runtime::init, and only until it returns. If HMC_SECRET isn't set, the text
-/// contains the job's secret: the store must be private to the job.
+/// Only the thread that calls Runtime::init calls the functions, before init returns. If HMC_SECRET isn't set, the text
+/// contains the job's secret: then the store must be private to the job.
 struct KeyValueStore {
   std::function<void(const std::string& key, const std::string& value)> set;
   /// Waits until the key is set, at most `timeout`, and returns its value.
   std::function<std::string(const std::string& key, Timeout timeout)> get;
   /// Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. Returns the value
-  /// after the call. With it, a second process that claims a rank gets an error at once.
+  /// after the call. Each rank then claims a key of its own, so a second process with the same rank fails at once.
   std::function<std::string(const std::string& key, const std::string& expected, const std::string& desired)>
       compare_set;
 };

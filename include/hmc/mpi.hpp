@@ -1,5 +1,5 @@
-// For programs that use MPI: the ranks of an MPI communicator become a job. Needs <mpi.h>; libhmc links no MPI, so this
-// header works with every MPI.
+// For programs that use MPI: the ranks of an MPI communicator join a job. The program compiles this header with its own
+// <mpi.h>. libhmc links no MPI.
 #pragma once
 
 #include <mpi.h>

@@ -13,8 +13,8 @@ namespace rma {
 class LocalRegistration;
 }
 
-/// An RDMA device accesses registered memory directly, so a put from it or a get into it registers nothing. Memory of
-/// windows is registered already. If no wire of this rank needs registration (shared memory, TCP, UCX), is_used() is
+/// Without a Registration, an RDMA device's put or get of other memory copies it or registers it for the call. Memory
+/// of windows is registered already. If no wire of this rank needs registration (shared memory, TCP, UCX), is_used() is
 /// false and the object has no effect. Local, not collective. Movable, not copyable.
 ///
 /// The program keeps the ownership of the memory. The memory must be readable and writable, and must stay mapped until

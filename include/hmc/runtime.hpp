@@ -19,7 +19,7 @@ class JobCore;
 
 /// The wire (transport) from this rank to a peer.
 struct Path {
-  std::string wire;     ///< "self", "shm", "ucx", "tcp", ...
+  std::string wire;     ///< "self", "shm", "verbs", "ucx", "tcp"; for Window::path see there
   bool direct = false;  ///< this rank can load from and store to the peer's windows
   std::string why;      ///< why this wire is used, and why faster wires aren't
   /// Measured values, for Window::path to device memory only:
@@ -60,8 +60,8 @@ class HMC_API Runtime {
   /// Detects the launcher and joins its job. Without a launcher this process is rank 0 of 1. Throws Error if the
   /// environment shows a job of several ranks that this process can't join.
   static Runtime init();
-  /// Collective over `size` ranks, each started in any way. They find each other through the store. One store serves
-  /// one Runtime per rank; use a prefix for each further Runtime.
+  /// Collective over `size` ranks, each started in any way. The ranks find each other through the store. One store
+  /// serves one Runtime per rank; use another prefix of the keys for each further Runtime.
   static Runtime init(const KeyValueStore& store, int rank, int size);
 
   Runtime(Runtime&&) noexcept;
@@ -78,7 +78,8 @@ class HMC_API Runtime {
   int node(int rank) const;   ///< a rank's node
   int node_count() const noexcept;
   Team& world();  ///< the team of all ranks; after Team::shrink or Team::grow the new one
-  /// True if this process replaces a process of its rank that has ended: the job is in progress (Team::grow).
+  /// True if this process was started in place of a process of the same rank that has ended. In that case init returns
+  /// when the other ranks call Team::grow.
   bool is_replacement() const;
 
   Path path(int rank) const;  ///< the wire to a rank, and the reason for it

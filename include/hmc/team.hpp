@@ -108,17 +108,19 @@ class HMC_API Team {
   /// The first rank of each node.
   Team leaders();
   // ---- after the end of a rank: collective over the remaining ranks of the world (Runtime::world)
-  /// A team of the ranks that remain, numbered anew in the old order; it replaces Runtime::world(). Errors name the new
-  /// numbers. The other teams stay closed; Window::rebind keeps windows.
-  ///  - The waits of ranks that haven't noticed a failure end with Error{peer_failed}. They call shrink() too.
-  ///  - A rank that ends during the call is left out.
-  ///  - Error{unavailable}: the launcher's control plane has ended with the rank. Under hmcrun never; otherwise if rank
-  ///    0 or the lowest rank of this node has ended.
+  /// Returns a team of the remaining ranks, which becomes Runtime::world(). Their new numbers are in the old order, and
+  /// later errors use them. All other teams are closed; the caller splits the new world again. Window::rebind keeps
+  /// windows.
+  ///  - If another rank hasn't noticed a failure, its current or next call throws Error{peer_failed}. It calls shrink()
+  ///    too.
+  ///  - A rank that ends during the call isn't in the new team.
+  ///  - Error{unavailable}: the process that runs the job's store or this node's agent has ended. Under hmcrun that is
+  ///    hmcrun. Otherwise it is rank 0, or the lowest rank of this node.
   Team shrink();
   /// Waits until each rank that has ended is replaced: by `hmcrun --respawn`, or by a process with that rank's
-  /// environment. Returns the team of the original size and order; it replaces Runtime::world(). In a replacement
-  /// Runtime::init returns with this team.
-  ///  - Error{timeout}: some ranks weren't replaced. This world goes on.
+  /// environment. Returns a team with the original ranks, which becomes Runtime::world(). In a replacement,
+  /// Runtime::init returns at the same time, with this world.
+  ///  - Error{timeout}: some ranks weren't replaced. This team stays usable.
   ///  - Error{peer_failed}: another rank has ended. Call shrink().
   Team grow(Timeout timeout = job_timeout);
 

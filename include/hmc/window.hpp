@@ -117,9 +117,9 @@ class HMC_API Window {
   /// if the ranks' calls of alloc differ; the error names the ranks, sizes and offsets.
   void close();
   bool is_open() const noexcept;
-  /// Collective over the team, after Team::shrink or Team::grow. Exposes the same memory to this team; the data and the
-  /// allocations of alloc stay. A replacement calls create(team, buffer) instead. From here on no transfer of the old
-  /// team changes the memory. If it throws, it may be called again.
+  /// Collective over the team, after Team::shrink or Team::grow. Exposes the same memory to this team. The data and the
+  /// allocations (alloc) stay. A replacement calls create(team, buffer) instead. After the call no transfer of the old
+  /// team changes the memory. If rebind throws, it may be called again.
   void rebind(Team& team);
 
   std::size_t bytes() const;          ///< the size of this rank's part
