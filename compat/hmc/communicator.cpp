@@ -47,9 +47,9 @@ std::vector<std::string> wires_for(ConnType type, const base::Env& env, const ba
   }
   static std::atomic<bool> warned_rdma{false}, warned_ucx{false};
   if (type == ConnType::RDMA && !has_verbs && !warned_rdma.exchange(true))
-    log.warn("ConnType::RDMA is served by {} between nodes: {}", has_ucx ? "UCX" : "TCP", why_no_verbs);
+    log.warn("ConnType::RDMA uses {} between nodes: {}", has_ucx ? "UCX" : "TCP", why_no_verbs);
   if (type == ConnType::UCX && !has_ucx && !warned_ucx.exchange(true))
-    log.warn("ConnType::UCX is served by TCP between nodes: this build has no UCX");
+    log.warn("ConnType::UCX uses TCP between nodes: this build has no UCX");
   std::vector<std::string> wires;
   if (type == ConnType::RDMA && has_verbs) wires.emplace_back("verbs");
   if (has_ucx) wires.emplace_back("ucx");
@@ -286,7 +286,7 @@ status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* re
       });
 }
 
-// ---- control messages. CtrlSocketManager logs the reasons of its failures.
+// ---- control messages. CtrlSocketManager logs failures to listen and to connect.
 
 status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
   return CtrlSocketManager::instance().sendU64(peer, tag) ? status_t::SUCCESS : status_t::ERROR;

@@ -59,7 +59,7 @@ class FolderLock {
     folder_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!folder_) throw Error(Code::error, "control", fmt::format("{}: {}", folder, std::strerror(errno)));
     const auto limit = base::Deadline::after(std::chrono::seconds(5));
-    // A process of another user may hold the lock of a shared folder for ever; then the start isn't serialized.
+    // A process of another user may hold the lock of a shared folder forever. Then this process binds without the lock.
     while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && !limit.expired()) (void)::poll(nullptr, 0, 2);
   }
 
@@ -105,8 +105,8 @@ bool is_own(const std::string& ip) noexcept {
                          address.ss_family == AF_INET ? sizeof v4 : sizeof v6) == 0;
 }
 
-/// The abstract Unix socket beside a TCP listener. The name has the user, the job and the listener's address, so that
-/// two jobs never meet.
+/// The name of the abstract Unix socket beside a TCP listener: the user, a hash of the key, and the listener's address.
+/// So jobs with different secrets don't connect to each other.
 std::string socket_name(const Access& access, const std::string& ip, std::uint16_t port) {
   return fmt::format("hmc-ctrl-{}-{}-{}-{}", ::geteuid(),
                      access.key.derive({base::as_bytes("hmc socket name")}).hex().substr(0, 16), ip, port);

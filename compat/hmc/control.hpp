@@ -26,7 +26,7 @@ enum class ControlType : std::uint16_t { introduction = 64, answer, message };
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
 std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
 
-/// The key of connections, and the rule for the addresses from which they are accepted.
+/// The key of connections, and the rule that decides which peers are accepted.
 struct Access {
   bootstrap::Secret key;
   bool has_secret = false;  ///< HMC_SECRET is set; else only processes of this machine may connect
@@ -38,7 +38,7 @@ struct Access {
 /// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
 enum class CtrlTransport { automatic, tcp, uds };
 
-/// A number that differs between processes, so that two connections of one process are recognized.
+/// A random number of a process. It shows that two connections belong to the same process.
 using Instance = std::array<std::byte, 16>;
 const Instance& own_instance();
 

@@ -39,7 +39,8 @@ class CtrlSocketManager::State {
   bool send(const std::string& name, CtrlMsgType type, const void* payload, std::size_t bytes, std::uint16_t flags) {
     return attempt([&] {
       if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0)) {
-        plane.log().error("control: a message has at most {} bytes, not {}", compat::longest_message_bytes, bytes);
+        plane.log().error("control: the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes,
+                          bytes);
         return false;
       }
       const auto link = plane.find(name, false);

@@ -32,7 +32,7 @@ enum Word : std::size_t {
   data_verdict,  // by the receiver: verdict on message `data_answer`
   data_grant,    // the sender may put the chunks below this number
   data_answer,
-  receive_offset,  // by the receiver of `send`: the place for message `receive_message`
+  receive_offset,  // by the receiver of `send`: the position in its buffer of message `receive_message`
   receive_bytes,
   receive_message,
   sent_bytes,  // by the sender: length of message `sent_message`
@@ -42,7 +42,7 @@ enum Word : std::size_t {
 static_assert(word_count <= Endpoint::control_words);
 
 constexpr std::uint64_t accepted = 0, too_long = 1;
-constexpr std::uint64_t not_sent = UINT64_MAX;  // in sent_bytes: the message is longer than the receiver's place
+constexpr std::uint64_t not_sent = UINT64_MAX;  // in sent_bytes: the message is longer than receive_bytes
 
 std::uint64_t next_id() noexcept {
   // Relaxed: only uniqueness matters. Shared by all Communicators, so that an id of another Communicator is never valid
@@ -59,24 +59,26 @@ std::size_t half_of(std::uint64_t buffer_bytes) noexcept {
 
 std::uint64_t chunks_of(std::size_t size, std::size_t half) noexcept { return size / half + (size % half != 0); }
 
-Status from(const Error& error) noexcept;
-
 /// Fails if this machine has no such memory. The caller checks this before it announces the message.
 Status check_type(MemoryType type) noexcept {
+  if (static_cast<int>(type) < 0 || static_cast<int>(type) >= memory_type_count)
+    return Status::failure(Code::unsupported, "the buffer's MemoryType has an unknown number");
   try {
     (void)memory::provider_for(type);
   } catch (const Error& error) {
-    return from(error);
+    return Status::failure(error.detail().code,
+                           "this machine has no memory of the buffer's MemoryType; hmcinfo devices prints the reason");
   }
   return {};
 }
 
+/// An Error of a Stage.
 Status from(const Error& error) noexcept {
-  return Status::failure(error.detail().code, "device memory can't be staged through the host");
+  return Status::failure(error.detail().code, "no pinned memory, stream or event to stage device memory");
 }
 
 Status stream_is_broken() noexcept {
-  return Status::failure(Code::error, "an earlier call of this kind with this peer ended in the middle of its message");
+  return Status::failure(Code::error, "an earlier call of this kind with this peer failed after a part of its message");
 }
 
 /// Marks the stream as broken unless the call completes: the two sides may disagree about the next message.
@@ -268,7 +270,7 @@ Status DataPlane::signal(const Peer& peer, std::size_t first, std::span<const st
   return status.ok() ? finish(transfer, deadline) : status;
 }
 
-// ---- send and receive: the receiver names the place, the sender puts into it
+// ---- send and receive: the receiver states the position in its buffer, and the sender puts the bytes there
 
 Status DataPlane::send(Peer& peer, std::size_t offset, std::size_t size, Deadline deadline) noexcept {
   if (const Status status = check(peer, offset, size); !status.ok()) return status;
@@ -408,7 +410,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   if (peer.data_receive.broken) return stream_is_broken();
   const std::uint64_t number = peer.data_receive.messages + 1;
   const auto announced = [&] { return endpoint_.word(peer.number, data_message) >= number; };
-  // Nothing has happened yet: after a timeout the call may be repeated.
+  // The message isn't consumed yet: after a timeout the call may be repeated.
   if (const Status status = wait_for(peer, deadline, announced); !status.ok()) return status;
   InMessage message(peer.data_receive);
   peer.data_receive.messages = number;

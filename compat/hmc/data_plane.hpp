@@ -39,7 +39,8 @@ class DataPlane {
 
   /// `id` is unique in this process, also over time.
   base::Status start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept;
-  /// At a timeout the transfer stays, and a later wait completes it. not_found: never started, or waited for already.
+  /// After a timeout the transfer stays in flight, and a later wait completes it. not_found: no transfer has this id,
+  /// or an earlier wait has completed it.
   base::Status wait(std::uint64_t id, base::Deadline deadline) noexcept;
   /// Completes all transfers and returns the first failure in the order of the list.
   base::Status wait(const std::vector<std::uint64_t>& ids, base::Deadline deadline) noexcept;
@@ -50,7 +51,7 @@ class DataPlane {
   /// Sends `data`, which may be in any memory, through the two halves of the peer's buffer.
   base::Status send_data(Peer& peer, const void* data, std::size_t size, MemoryType type,
                          base::Deadline deadline) noexcept;
-  /// `received` is the message's length, also if it exceeds `capacity`; then both sides return out_of_range.
+  /// `received` is the message's length. If it exceeds `capacity`, both sides return out_of_range.
   base::Status receive_data(Peer& peer, void* data, std::size_t capacity, MemoryType type, std::size_t& received,
                             base::Deadline deadline) noexcept;
 

@@ -1,4 +1,4 @@
-// The messages by which two Communicators connect, and the secret that authenticates them.
+// The messages by which two Communicators connect. ControlConnection authenticates them.
 //
 //   client -> server   connect_request
 //   server -> client   accepted, already_connected or refused
@@ -40,7 +40,7 @@ inline constexpr auto handshake_type = static_cast<bootstrap::MessageType>(96); 
 constexpr std::optional<std::size_t> handshake_limit(bootstrap::MessageType type) noexcept {
   return type == handshake_type ? std::optional<std::size_t>(std::size_t{1} << 20) : std::nullopt;
 }
-/// Base of the messages: the first field tells which one it is.
+/// The base of the messages. The first field is the kind of the message.
 template <Step S> struct StepMessage {
   Step step = S;
   static constexpr Step expected = S;

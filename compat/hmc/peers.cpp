@@ -68,7 +68,7 @@ template <typename Array> Array random_array() {
 void require_sealed(const base::UniqueFd& memfd) {
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    throw Error(Code::refused, "connectTo", "the peer shares memory that it could shrink: it isn't sealed");
+    throw Error(Code::refused, "connectTo", "the peer's memfd isn't sealed against shrinking");
 }
 
 /// The next message of a connection that the caller's thread uses. Throws Error.
@@ -239,7 +239,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
       if (!why.empty()) throw Error(Code::refused, "connectTo", why);
     }
     const auto other = with_uid(accepted->uid);
-    // Both sides connect at once. The side with the larger uid gives up its own connection; see Peers.
+    // Both sides connect at once. The side with the larger uid drops its own connection; see Peers.
     if (other != nullptr && (other->state == Peer::State::connected || accepted->uid < uid_)) {
       guard.unlock();
       return await_connected(accepted->uid, server, ids, deadline);
@@ -284,7 +284,7 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
     peer = with_uid(uid);
     return peer != nullptr && peer->state == Peer::State::connected;
   };
-  // The server may also mean an earlier connection, whose end it hasn't detected yet. Then a new attempt succeeds.
+  // The reply may refer to an earlier connection whose end the server hasn't detected. Then a new attempt succeeds.
   if (!changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(deadline.left(), retry_after), connected)) {
     if (!deadline.expired()) return nullptr;
     throw Error(Code::timeout, "connectTo",
@@ -334,14 +334,14 @@ ShareMemory Peers::own_memory(std::vector<bootstrap::SharedFd>& fds) const {
 Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const {
   const bool has_buffer = message.buffer_bytes > 0;
   if (fds.size() != (has_buffer ? 2U : 1U) || message.control_bytes < Endpoint::control_bytes)
-    throw Error(Code::refused, "connectTo", "the peer shares another number of descriptors than it announces");
+    throw Error(Code::refused, "connectTo", "the peer sent more or fewer descriptors than it announced");
   std::for_each(fds.begin(), fds.end(), &require_sealed);
   Endpoint::Mapped mapped;
   mapped.control = base::Segment::map(std::move(fds[0]), message.control_bytes);
   std::uint64_t nonce = 0;
   std::memcpy(&nonce, mapped.control->base() + Endpoint::nonce_at, sizeof nonce);
   if (nonce != message.nonce)
-    throw Error(Code::refused, "connectTo", "the memory that arrived isn't the peer's: its nonce differs");
+    throw Error(Code::refused, "connectTo", "the descriptor isn't that of the peer's memory: the nonce differs");
   if (has_buffer) mapped.buffer = base::Segment::map(std::move(fds[1]), message.buffer_bytes, message.file_offset);
   mapped.offset = message.buffer_offset;
   return mapped;
@@ -378,10 +378,11 @@ void Peers::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::Un
 
 void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
   if (request.version != handshake_version)
-    return refuse(from, Code::refused, fmt::format("it uses version {} of the handshake", request.version));
+    return refuse(from, Code::refused,
+                  fmt::format("it uses version {} of the handshake, not {}", request.version, handshake_version));
   if (request.uid == uid_) return refuse(from, Code::invalid_config, "a Communicator can't connect to itself");
   if (accepting_.contains(&from) || links_.contains(&from))
-    return refuse(from, Code::refused, "it asks for a second connection");
+    return refuse(from, Code::refused, "it sent a second connect request on one connection");
   Accepting accepting{std::make_shared<Peer>(),      request.offer, {}, random_array<Token>(), {},
                       Deadline::after(commit_within)};
   Peer& peer = *accepting.peer;
@@ -445,7 +446,7 @@ void Peers::handle(ControlPeer& from, const Commit& commit) {
   try {
     if (!commit.mapped) accepting.mapped = {};
     if (commit.mapped && accepting.mapped.control == nullptr)
-      throw Error(Code::refused, "connectTo", "it uses shared memory that it hasn't shared");
+      throw Error(Code::refused, "connectTo", "it announced shared memory but sent no descriptors");
     endpoint_.connect(peer->number, accepting.offer, accepting.wire, std::move(accepting.mapped));
   } catch (...) {
     forget(peer);

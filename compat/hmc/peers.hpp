@@ -36,7 +36,7 @@ struct Stream {
   std::mutex lock;  ///< held during a call
   std::uint64_t messages = 0;
   std::uint64_t chunks = 0;  ///< of all messages
-  bool broken = false;       ///< a call ended in the middle of a message
+  bool broken = false;       ///< a call failed after a part of its message
 };
 
 struct Peer {
@@ -71,11 +71,11 @@ class Peers final : private bootstrap::PeerLoop::Handler {
     std::uint32_t self = 0;
     std::uint32_t peer = 0;
   };
-  /// Returns the peer, also if it was connected already. Throws Error{timeout, refused, invalid_config, unavailable}.
+  /// Returns the peer; at once if it is connected already. Throws Error{timeout, refused, invalid_config, unavailable}.
   std::shared_ptr<Peer> connect(const PeerName& server, std::optional<Ids> ids, base::Deadline deadline);
   void disconnect(const std::shared_ptr<Peer>& peer);
 
-  /// Null if there is no such peer, or if an ip alone names several.
+  /// Null if there is no such peer, or if several peers have the ip.
   std::shared_ptr<Peer> find(const PeerName& name) const;
   std::shared_ptr<Peer> find(const std::string& ip) const;
   bool has_name(const Peer& peer, const PeerName& name) const;
