@@ -33,7 +33,7 @@ struct RankFacts {
 /// Cold path: throws hmc::Error. One thread at a time, except that abort may come from any thread.
 class Bootstrap : public base::Exchange {
  public:
-  /// "hmcrun", "by hand (HMC_RANK)", "inproc", "alone".
+  /// As Runtime::launcher(); "inproc" for ranks as threads.
   virtual std::string launcher() const = 0;
   virtual const std::vector<RankFacts>& facts() const noexcept = 0;  ///< by rank
 
@@ -48,13 +48,13 @@ class Bootstrap : public base::Exchange {
   virtual void abort(int exit_code, std::string_view text) noexcept = 0;
   /// Ends the waits of all ranks with Error{peer_failed, peer}. Only the first failure of a job has an effect.
   virtual void fail_job([[maybe_unused]] int peer, [[maybe_unused]] std::string_view text) noexcept {}
-  /// A warning about a wait. One of the warnings of the job's ranks is printed; false: the caller prints its own. From
-  /// any thread.
+  /// Reports a long wait. The store prints one warning for the whole job. False: the caller prints its own. From any
+  /// thread.
   virtual bool report([[maybe_unused]] std::string_view text,
                       [[maybe_unused]] std::chrono::nanoseconds waited) noexcept {
     return false;
   }
-  /// Null: ranks that end can't be replaced or left out.
+  /// Null if a job of this launcher can't go on without a rank that has ended.
   virtual Membership* membership() noexcept { return nullptr; }
 
   /// Sends the goodbye. Afterwards the exit of this rank isn't a failure. Not collective.

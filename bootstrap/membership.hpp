@@ -1,4 +1,4 @@
-// Membership: the agreements by which the remaining processes of a job, and replacements, form a new job.
+// Membership: agreements of the remaining processes of a job, and of replacements, on the members of a new job.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hmc::bootstrap {
 
-/// A process of a rank. `life` counts the processes that were this rank before it.
+/// A process of a rank. `life`: the number of earlier processes of the rank.
 struct RankProcess {
   std::int32_t rank = -1;
   std::uint32_t life = 0;
@@ -21,34 +21,34 @@ struct RankProcess {
 /// One process's vote in an agreement.
 struct Ballot {
   enum class Step : std::uint8_t {
-    shrink,    ///< decided when each member has voted or has ended; the decision has those that voted
+    shrink,    ///< decided when each member has voted or has ended. The new members are those that voted
     grow,      ///< decided when all members have voted, and each other rank of the job has a replacement
-    stand_by,  ///< a replacement's vote: it takes part in the next grow
+    stand_by,  ///< a replacement's vote for the next grow
     confirm,   ///< decided when each member has voted or has ended; agreed if all voted with `ok`
     last = confirm,
   };
   Step step{};
-  std::uint64_t number = 0;  ///< of the agreement; the members count them; unused in stand_by
+  std::uint64_t number = 0;  ///< of the agreement, counted by its members; unused in stand_by
   std::vector<RankProcess> members;
   bool ok = true;
   std::string text;  ///< if not ok: the reason
 };
 
-/// Equal on all ranks that get it.
+/// Equal on all ranks that receive it.
 struct Decision {
   std::uint64_t number = 0;
   bool agreed = false;
   std::vector<RankProcess> members;   ///< ascending by rank
-  std::vector<std::int32_t> missing;  ///< these ranks hadn't voted, or weren't replaced: the deadline passed
-  std::string text;                   ///< if not agreed: the reason, unless that is a deadline or the end of a process
+  std::vector<std::int32_t> missing;  ///< the ranks that hadn't voted, or weren't replaced, at the deadline
+  std::string text;                   ///< the reason if not agreed; empty after a deadline or the end of a process
 };
 
-/// The control plane of the job that a launcher started. It works as long as the process lives that runs the store, and
-/// the one that runs this node's agent: under hmcrun these aren't ranks. One thread at a time. Throws Error.
+/// The control plane of the job that the launcher started. It ends with the process that runs the store, and with the
+/// process that runs this node's agent. Under hmcrun neither is a rank. One thread at a time. Throws Error.
 class Membership {
  public:
   virtual ~Membership() = default;
-  /// True if this process was started after a process of the same rank had ended.
+  /// True if this process was started in place of a process of the same rank that had ended.
   virtual bool is_replacement() const noexcept = 0;
   /// Waits for the decision; `timeout` 0: without a deadline.
   virtual Decision agree(const Ballot& ballot, std::chrono::nanoseconds timeout) = 0;

@@ -87,7 +87,8 @@ Finding explicit_variables(const base::Env& env) {
   return finding;
 }
 
-/// `seen`: the launcher's variables. No job of several ranks: it runs alone.
+// The three kinds of findings. `seen`: the launcher's variables that are set. not_a_job: there is no job of several
+// ranks of this launcher.
 Finding not_a_job(std::string name, std::string why) { return {{std::move(name), false, std::move(why)}, false, {}}; }
 Finding blocked(std::string name, const std::string& seen, std::string_view why) {
   return {{std::move(name), false, fmt::format("{}: {}", seen, why)}, true, {}};

@@ -68,7 +68,7 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
     if (text == failed) throw Error(Code::unavailable, "join", "rank 0 can't start the job; see its error");
     const auto record = Record::parse(text);
     if (!record)
-      throw Error(Code::invalid_config, "join", "rank 0 published an unknown record",
+      throw Error(Code::invalid_config, "join", "rank 0's record has an unknown format",
                   "do all ranks use the same version of HMC?");
     if ((record->secret == no_secret) == env.secret.empty())
       throw Error(Code::invalid_config, "join",
@@ -100,8 +100,8 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
 
 std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Member& member, base::Env env,
                                    Deadline deadline) {
-  // Counts this process's jobs: equal on all ranks, because joining is collective. Each has a port of its own, because
-  // a rank may join the next job before rank 0 has left the last. Relaxed: orders no other data.
+  // Counts this process's jobs: equal on all ranks, because joining is collective. Each job has its own port, because a
+  // rank may join the next job before rank 0 has left the last. Relaxed: orders no other data.
   static std::atomic<int> jobs{0};
   const std::string number = fmt::format("{}", port + jobs.fetch_add(1, std::memory_order_relaxed));
   if (env.secret.empty())

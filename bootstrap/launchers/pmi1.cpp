@@ -58,7 +58,7 @@ class Pmi1Client {
 
   [[noreturn]] static void fail(const std::string& why) {
     throw Error(Code::unavailable, "join", fmt::format("the process manager at PMI_FD: {}", why),
-                "hmcrun -np N ./app starts it without a process manager");
+                "hmcrun -np N ./app needs no process manager");
   }
 
   std::string ask(const std::string& request, std::string_view reply, base::Deadline deadline) {

@@ -108,8 +108,7 @@ class PmixClient {
   void require(pmix_status_t status, const char* call) const {
     if (status == PMIX_SUCCESS) return;
     throw Error(status == PMIX_ERR_TIMEOUT ? Code::timeout : Code::unavailable, "join",
-                fmt::format("{}: {}", call, library_.PMIx_Error_string(status)),
-                "hmcrun -np N ./app starts it without PMIx");
+                fmt::format("{}: {}", call, library_.PMIx_Error_string(status)), "hmcrun -np N ./app needs no PMIx");
   }
   /// The library allocates the value. It isn't freed: releasing it needs functions that differ between versions, and
   /// there are two per job.

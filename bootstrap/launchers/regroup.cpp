@@ -17,7 +17,7 @@ namespace {
 
 using base::Deadline;
 
-/// The new job's record over the first job's control plane.
+/// Passes the new job's record over the first job's control plane.
 class MembershipExchange final : public RecordExchange {
  public:
   MembershipExchange(Bootstrap& first, const Decision& decision)
@@ -72,7 +72,7 @@ Decision Regroup::agree(Ballot::Step step, const std::vector<RankProcess>& membe
   return first_->membership()->agree({step, number_++, members, true, {}}, timeout);
 }
 
-/// Every caller gets the same decision, so either all throw or none.
+/// Every caller gets the same decision, so all throw or none does.
 void Regroup::require_decided(const char* operation, const Decision& decision) const {
   if (decision.agreed) return;
   if (!decision.text.empty())

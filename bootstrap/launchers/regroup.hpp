@@ -14,10 +14,12 @@
 namespace hmc::bootstrap {
 
 /// The ranks of the new job are numbered 0 to size - 1 in the order of the first job. All agreements use the control
-/// plane of the first job, because it doesn't end with a rank (membership.hpp). Cold path: throws Error. One thread.
+/// plane of the first job: see Membership. Cold path: throws Error. One thread.
 ///
-///   agree: which processes remain -> join a job of these (its lowest rank runs the store; the record travels over the
-///   first job's control plane) -> build the runtime on it -> agree: all have succeeded; otherwise repeat.
+///   1. Agree on the processes that remain.
+///   2. Join a job of these. Its lowest rank runs the store; the first job's control plane passes its record.
+///   3. Build the runtime on the new job.
+///   4. Agree that all have succeeded; otherwise repeat from step 1.
 class Regroup {
  public:
   /// Builds the runtime on the new job; throws if that fails.
@@ -29,11 +31,11 @@ class Regroup {
   void shrink(const Build& build);
   /// Collective over the current members. Waits until each other rank of the first job has been replaced.
   void grow(std::chrono::nanoseconds timeout, const Build& build);
-  /// Of a replacement: waits for the others' grow().
+  /// In a replacement: waits until the other ranks call grow().
   void stand_by(const Build& build);
 
  private:
-  /// False if a process has ended meanwhile, a rank failed, or HMC_TIMEOUT_S has passed.
+  /// False if a process has ended meanwhile, `build` failed on a rank, or HMC_TIMEOUT_S has passed.
   bool attempt(const char* operation, const Decision& decision, const Build& build);
   Decision agree(Ballot::Step step, const std::vector<RankProcess>& members, std::chrono::nanoseconds timeout);
   void require_decided(const char* operation, const Decision& decision) const;
@@ -43,7 +45,7 @@ class Regroup {
   base::Env env_;
   std::vector<RankProcess> members_;  // of the current job
   std::uint64_t number_ = 0;          // of the next agreement
-  int failed_attempts_ = 0;           // in one call, without the end of a process
+  int failed_attempts_ = 0;           // of the current call, although no process had ended
 };
 
 }  // namespace hmc::bootstrap

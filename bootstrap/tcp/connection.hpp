@@ -49,7 +49,7 @@ class ControlConnection {
   bool ended() const noexcept { return ended_; }
   /// The reason of the end; empty if the peer closed the connection normally.
   const std::string& fault() const noexcept { return fault_; }
-  /// True if it ended because this process had no free descriptors for those of a message.
+  /// True if it ended because this process had no free descriptors to receive those of a message.
   bool lost_descriptors() const noexcept { return lost_descriptors_; }
   /// Shuts down the sending side. The peer receives all sent data, then the end of the stream.
   void finish() noexcept;

@@ -15,9 +15,9 @@
 
 namespace hmc::bootstrap {
 
-/// Under hmcrun: none, unless the node has no agent. Otherwise: rank 0 runs the store; the first rank of each node runs
-/// the node's agent; the other ranks of the node watch that rank's process, because after its death no agent can raise
-/// the node's abort word.
+/// The services that this process runs for other ranks. Under hmcrun: none, unless the node has no agent. Otherwise:
+///  - Rank 0 runs the store. The first rank of each node runs the node's agent.
+///  - The other ranks of the node watch that rank's process, because after its death no agent can set the abort word.
 class HostedServices {
  public:
   /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE

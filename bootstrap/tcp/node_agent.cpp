@@ -28,7 +28,7 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
     // A store that rejects the hello closes the connection without an answer.
     return Error(Code::refused, "join",
                  fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
-                 "is HMC_SECRET the same for every rank, and is HMC's version?");
+                 "do all ranks have the same HMC_SECRET and the same version of HMC?");
   };
   ControlConnection link(connect_tcp(store, deadline, check), secret, ControlConnection::Side::client);
   watch_host(link.fd(), base::Env::lost_host_s());

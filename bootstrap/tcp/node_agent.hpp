@@ -28,9 +28,8 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
-    /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each that ends. The
-    /// agent waits for that call for a few milliseconds, because a rank's connection ends before its parent can reap
-    /// it.
+    /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each rank that ends.
+    /// The agent waits a few milliseconds for that call: a rank's connection ends before its parent can reap the rank.
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
@@ -41,7 +40,7 @@ class NodeAgent final : private PeerLoop::Handler {
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
                                           int job_size, Events events, base::Deadline deadline, int store_rank = -1,
                                           const std::function<void()>& check = nullptr);
-  ~NodeAgent() override;  ///< stops and joins
+  ~NodeAgent() override;  ///< stops and joins the thread
 
   const base::NodePage& page() const noexcept { return page_; }
   /// Called by the parent process when a rank of this node has exited. Raises the abort word and notifies the store.

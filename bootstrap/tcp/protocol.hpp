@@ -64,7 +64,7 @@ inline constexpr std::size_t longest_value_bytes = 4U << 20;
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
 /// The maximum payload of a type; nullopt for an unknown type.
 std::optional<std::size_t> payload_limit(MessageType type) noexcept;
-/// The limits of another protocol over the same connections, with types of its own above hello (compat/).
+/// The payload limits of a protocol over these connections. compat/ has its own protocol, with types above `hello`.
 using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 
 // ---- frames
@@ -164,7 +164,7 @@ struct Join {  // one rank from a rank; several from an agent
 
 struct Page {  // with the page's memfd
   std::uint64_t nonce = 0;
-  bool replaces = false;  ///< this process replaces a process of the rank that has ended
+  bool replaces = false;  ///< this process was started in place of a process of the rank that had ended
   static constexpr auto type = MessageType::page;
   static constexpr auto fields = std::tuple(&Page::nonce, &Page::replaces);
 };
@@ -293,7 +293,7 @@ template <MessageType Type> struct NoticeOf : Notice {
   static constexpr auto type = Type;
 };
 using Abort = NoticeOf<MessageType::abort>;      ///< a rank called abort
-using Failure = NoticeOf<MessageType::failure>;  ///< the job has failed, with the reason; from ranks: see fail_job
+using Failure = NoticeOf<MessageType::failure>;  ///< the job has failed; a rank sends it in fail_job()
 using Refusal = NoticeOf<MessageType::refusal>;  ///< this rank, or this node (rank -1), is rejected
 
 struct Death {  // a rank has ended without a goodbye
@@ -326,7 +326,7 @@ struct DecisionFor {
   static constexpr auto fields = std::tuple(&DecisionFor::decision, &DecisionFor::rank);
 };
 
-struct Lost {  // the process of a rank has ended; unlike `failure`, sent for each
+struct Lost {  // the process of a rank has ended. Sent for each such process; `failure` only for the first
   RankProcess process;
   static constexpr auto type = MessageType::lost;
   static constexpr auto fields = std::tuple(&Lost::process);
@@ -335,7 +335,7 @@ struct Lost {  // the process of a rank has ended; unlike `failure`, sent for ea
 /// From a rank to the agents of `ranks`, over the store.
 struct StateQuery {
   std::uint64_t id = 0;
-  std::int32_t rank = -1;  ///< asks
+  std::int32_t rank = -1;  ///< the asking rank
   std::vector<std::int32_t> ranks;
   static constexpr auto type = MessageType::state_query;
   static constexpr auto fields = std::tuple(&StateQuery::id, &StateQuery::rank, &StateQuery::ranks);

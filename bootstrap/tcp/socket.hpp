@@ -20,9 +20,9 @@ namespace hmc::bootstrap {
 base::UniqueFd listen_tcp(const std::string& address);
 /// The listener's address, with its actual port.
 std::string address_of(int listener);
-/// `address` may be several, with commas: the first that answers. Retries until the deadline, because the listener may
-/// not have started yet. `check` is called between the trials; it throws to end them. Throws Error{timeout}, or
-/// Error{invalid_config} for an invalid address.
+/// `address` may be a list with commas: connects to the first address that answers. Retries until the deadline, because
+/// the listener may not have started yet. `check` is called between the attempts; it throws to end them. Throws
+/// Error{timeout}, or Error{invalid_config} for an invalid address.
 base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline,
                            const std::function<void()>& check = nullptr);
 /// True if the text of the address is a loopback address (127.x, ::1, localhost).
@@ -30,8 +30,8 @@ bool is_loopback(const std::string& address);
 bool is_tcp(int socket) noexcept;
 /// Sets TCP_NODELAY and keepalive. Keepalive detects a machine that lost power.
 void tune_tcp(int socket) noexcept;
-/// Ends the connection this long after the last message of the peer's kernel (HMC_LOST_HOST_S). Not for connections
-/// whose reader may be slow: a full receive buffer counts as well. No effect on a Unix socket.
+/// The connection fails if the peer's kernel doesn't answer for `seconds` (HMC_LOST_HOST_S). Not for connections whose
+/// reader may be slow: the time also runs while the peer's receive buffer is full. No effect on a Unix socket.
 void watch_host(int socket, int seconds) noexcept;
 
 // ---- Unix sockets in the abstract namespace, without a file

@@ -18,7 +18,7 @@ namespace hmc::bootstrap {
 namespace {
 
 constexpr std::int32_t for_store = -2;  // the asking rank of the store's own queries
-/// A report waits this long for the nodes' answers.
+/// The time that a report waits for the nodes' replies.
 constexpr auto states_for = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -204,8 +204,8 @@ bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
   return true;
 }
 
-/// Nodes report the same wait at about the same time, and again after twice that time. The first report is printed,
-/// with the ranks of all nodes that are in no call.
+/// Nodes report the same wait at about the same time, and again after twice that time. The store prints the first
+/// report, with the ranks of all nodes that are in no call.
 bool StoreServer::handle(ControlPeer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;

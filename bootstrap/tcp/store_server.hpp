@@ -27,11 +27,11 @@ class StoreServer final : private PeerLoop::Handler {
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
-  ~StoreServer() override;  ///< stops and joins
+  ~StoreServer() override;  ///< stops and joins the thread
 
   const std::string& address() const noexcept { return address_; }  ///< host:port, for HMC_STORE
   std::size_t unknown_connections() const noexcept { return loop_.unknown_connections(); }
-  /// Returns true when every rank has sent its goodbye or the job has failed, so the store is no longer needed; false
+  /// Returns true when every rank has sent its goodbye or the job has failed: then the store is no longer needed. False
   /// at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
   /// Sends a Command to all nodes. From any thread.

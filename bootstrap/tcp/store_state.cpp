@@ -207,7 +207,7 @@ std::vector<DecisionFor> StoreAgreements::decide(Open::iterator which) {
     for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
       decision.members.push_back(process(rank));
   }
-  if (!decision.missing.empty()) {  // it is decided without them: they get it when they vote
+  if (!decision.missing.empty()) {  // decided without these ranks: they get the decision when they vote
     constexpr std::size_t most_remembered = 64;
     if (failed_.size() >= most_remembered) failed_.erase(failed_.begin());
     failed_[decision.number] = decision;

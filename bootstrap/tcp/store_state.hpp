@@ -13,7 +13,7 @@
 
 namespace hmc::bootstrap {
 
-/// Contributions in, results out.
+/// The allgathers and barriers in progress.
 class StoreRounds {
  public:
   explicit StoreRounds(int job_size) : size_(static_cast<std::size_t>(job_size)), left_(size_) {}
@@ -65,7 +65,8 @@ class StoreKeys {
   std::size_t bytes_ = 0;
 };
 
-/// Which process is which rank, and the agreements that aren't decided. A process that has ended isn't waited for.
+/// The current process of each rank, and the undecided agreements. An agreement doesn't wait for a process that has
+/// ended.
 class StoreAgreements {
  public:
   explicit StoreAgreements(int job_size) : life_(static_cast<std::size_t>(job_size)), ended_(life_.size()) {}
@@ -78,7 +79,7 @@ class StoreAgreements {
   std::vector<DecisionFor> vote(const Vote& vote);
   std::vector<DecisionFor> end(int rank);  ///< the rank's process has ended
   std::vector<DecisionFor> expire();       ///< decides the agreements whose deadlines have passed
-  /// A new process is the rank, whose last process has ended.
+  /// A new process has joined as this rank, whose last process has ended.
   void replace(int rank);
   /// The time until expire() has work; -1: none.
   int left_ms() const noexcept;

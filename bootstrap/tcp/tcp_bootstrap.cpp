@@ -364,7 +364,7 @@ std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks)
     send(StateQuery{states_id_, mine_.rank, {ranks.begin(), ranks.end()}});
     const auto answered = [&] { return states_.size() >= ranks.size(); };
     (void)wait("query of states", Deadline::after(std::chrono::milliseconds(500)), answered);
-  } catch (const Error&) {  // the job has failed: the caller's error has another cause, and gets what has arrived
+  } catch (const Error&) {  // the job has failed: the caller's error has another cause, and uses the states so far
   }
   return std::exchange(states_, {});
 }
@@ -422,8 +422,8 @@ void TcpBootstrap::require_alive(const std::vector<RankProcess>& processes) {
 // ---- waiting
 
 bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::function<bool()>& ready) {
-  // The page's abort word may be set before the agent's message arrives, or without one. Rarely in long waits: else
-  // the waits of thousands of ranks on one machine fill its cores.
+  // The page's abort word may be set before the agent's message arrives, or without one. In long waits it is read less
+  // often: otherwise thousands of waiting ranks on one machine would use all its cores.
   constexpr int shortest_look_ms = 20, longest_look_ms = 640;
   std::int64_t interval = report_.count(), next_report = base::now_ns() + interval;
   for (int look_again_ms = shortest_look_ms;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {

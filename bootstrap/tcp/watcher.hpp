@@ -18,7 +18,7 @@
 
 namespace hmc::bootstrap {
 
-/// Calls `ready` each time when the descriptor is readable. Ends when `ready` returns false, and at the latest in the
+/// Calls `ready` whenever the descriptor is readable. Ends when `ready` returns false, and at the latest in the
 /// destructor.
 class Watcher {
  public:
