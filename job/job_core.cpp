@@ -333,15 +333,15 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
     fresh = build(std::move(joined), env_);
   };
   if (shrinks) {
-    // The others may not know of a failure, as when this rank has only lost a connection.
+    // The other ranks may not have noticed a failure, for example if this rank has only lost a connection.
     if (status.ok())
       old.bootstrap->fail_job(old.fabric->rank, fmt::format("rank {} has called shrink()", old.fabric->rank));
     else
       old.bootstrap->fail_job(status.peer, old.bootstrap->node_page().abort_text());
-    stop();  // this job has failed: no transfer of it may touch the caller's buffers from here on
+    stop();  // this job has failed: after this no transfer of it accesses the caller's buffers
     regroup_.shrink(rebuild);
   } else {
-    regroup_.grow(timeout, rebuild);  // if it fails, this job goes on
+    regroup_.grow(timeout, rebuild);  // if it throws, this job stays usable
     stop();
   }
   old.fabric->regroup = nullptr;
@@ -352,7 +352,7 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
 }
 
 void JobCore::abort(int exit_code, std::string_view text) noexcept {
-  if (base::this_process() != process_) return;  // a child of fork(); the lock may be held for ever
+  if (base::this_process() != process_) return;  // a child of fork(); the lock may be held forever
   const std::lock_guard lock(mutex_);
   if (current_.bootstrap == nullptr) return;
   current_.bootstrap->abort(exit_code, text);
