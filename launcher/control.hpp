@@ -14,7 +14,7 @@
 
 namespace hmc::launcher {
 
-/// One store, and one agent for each (emulated) node; in a part of a job over several hosts no store. Their threads
+/// One store, and one agent for each (emulated) node. A part of a job over several hosts has no store. Their threads
 /// post events to the mailbox, which must outlive this object.
 class ControlPlane {
  public:

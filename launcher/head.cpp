@@ -34,11 +34,11 @@ namespace {
 
 using base::Deadline;
 
-/// The end of a part's connection is seen before the end of its launch agent, by at most this time.
+/// A part's connection to the store ends before its launch agent, by at most this time.
 constexpr std::chrono::seconds part_end_limit{1};
 /// A part ends its ranks within 5 s after TERM. Later its launch agent is killed.
 constexpr std::chrono::seconds part_limit{8};
-/// Time for the store's thread to pass Ctrl-Z on, before all threads of this process stop.
+/// Time for the store's thread to forward Ctrl-Z, before all threads of this process stop.
 constexpr std::chrono::milliseconds stop_delay{100};
 
 /// A host's launch agent, a child of this process.
@@ -301,7 +301,7 @@ void Head::handle(const SupervisorMessage& message) {
   }
   if (message.what == SupervisorMessage::What::node_up)
     for (Part& part : parts_) part.is_up = part.is_up || part.ranks->host == message.text;
-  // The part of a rank that has ended names it, and ends with its status.
+  // The part of a failed rank prints its name, and exits with its status.
   if (message.what == SupervisorMessage::What::failed && failed_rank_ < 0) failed_rank_ = message.rank;
   if (message.what == SupervisorMessage::What::node_lost) {
     lost_ = message;
@@ -353,7 +353,7 @@ void Head::handle_deadlines() {
       if (!part.wait_status) ::kill(-part.pid, SIGKILL);
 }
 
-/// A host that is lost can't name its ranks. Does nothing if the part itself has ended.
+/// Reports a lost host, because its part can't. Does nothing if the part itself has ended.
 void Head::host_lost() {
   for (const Part& part : parts_)
     if (part.wait_status && part.has(lost_.rank)) return;
@@ -362,7 +362,7 @@ void Head::host_lost() {
   if (!options_.keep_going) end_job(std::nullopt);
 }
 
-/// That of the part whose rank failed first. The others' ranks failed in consequence.
+/// The status of the part whose rank failed first. Later failures are consequences.
 int Head::final_status() const {
   if (status_) return *status_;
   if (options_.keep_going && some_closed_) return 0;

@@ -136,7 +136,7 @@ std::vector<std::string> slurm_names() {
 }
 
 std::vector<Host> slurm_hosts(const Environment& environment) {
-  // In a step, hmcrun runs on the node that the user has chosen. A batch script isn't a step.
+  // In a step (srun hmcrun) all ranks run on this node. A batch script isn't a step.
   if (value_of(environment, "SLURM_JOB_NODELIST") == nullptr) return {};
   const char* const step = value_of(environment, "SLURM_STEP_ID");
   if (step != nullptr && std::string_view(step) != "4294967291") return {};  // SLURM_BATCH_SCRIPT

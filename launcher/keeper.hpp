@@ -33,7 +33,7 @@ struct KeeperEvent {
     spawn_failed,  ///< rank, value: errno, step
     ended,         ///< rank, pid, value: the wait status
     gone,          ///< the keeper has no more descendants; value: the number of processes that survived KILL
-    lost,          ///< never sent: means that the keeper itself has died
+    lost,          ///< never sent: next() returns it when the keeper itself has died
   };
   What what;
   int rank;

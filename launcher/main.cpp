@@ -1,4 +1,5 @@
-// hmcrun: starts N ranks of a program on this machine, runs their control plane, and exits when they have exited.
+// hmcrun: starts N ranks of a program on one machine or several, runs their control plane, and exits when they have
+// exited.
 
 #include <fmt/format.h>
 #include <sys/signalfd.h>
@@ -92,7 +93,7 @@ int run_job(JobPlan& plan, const bootstrap::Secret& secret, std::span<char> titl
   return supervise(keeper, control, supervisor);
 }
 
-/// Also for this process, which reads HMC_TLS, HMC_NET and others for the control plane.
+/// Sets the variables in this process too: its control plane reads HMC_TLS, HMC_NET and others.
 void adopt(const Environment& variables) {
   for (const std::string& entry : variables) {
     const std::size_t equals = entry.find('=');
@@ -100,7 +101,7 @@ void adopt(const Environment& variables) {
   }
 }
 
-/// hmcrun of one host of several, which another hmcrun has started.
+/// The hmcrun of one host, started by the user's hmcrun.
 int run_part(std::span<char> title) {
   PartOrder order = PartOrder::read(STDIN_FILENO);
   if (::chdir(order.folder.c_str()) != 0)

@@ -80,10 +80,10 @@ void declare(CLI::App& app, Options& options, Words& words) {
       ->type_name("HOST[:SLOTS],...");
   app.add_option("--hostfile", options.host_file, "As -H: a host per line, as HOST:SLOTS or HOST slots=SLOTS")
       ->type_name("FILE");
-  app.add_option("-N,--ppn", words.per_host, "Ranks per host; -np defaults to all slots")->type_name("N");
+  app.add_option("-N,--ppn", words.per_host, "Ranks per host; then -np defaults to N times the hosts")->type_name("N");
   app.add_option("--map-by", words.map_by,
-                 "slot (default): fill host after host; node: deal the ranks to the hosts in turn; numa: as slot, and "
-                 "bind to the host's NUMA nodes in turn")
+                 "slot (default): fill host after host; node: assign the ranks to the hosts in turn; numa: as slot, "
+                 "and --bind-to takes the host's NUMA nodes in turn")
       ->type_name("WHAT");
   app.add_option("--launch-agent", options.launch_agent, "The command that starts a program on a host (default ssh)")
       ->type_name("CMD");
@@ -99,7 +99,7 @@ void declare(CLI::App& app, Options& options, Words& words) {
       ->type_name("DIR");
   app.add_flag("--keep-going", options.keep_going, "Leave the other ranks running when a rank fails (Team::shrink)");
   app.add_option("--respawn", words.respawn,
-                 "Start a failed rank again, at most K times in the job (Team::grow); implies --keep-going")
+                 "Start a failed rank again, at most K times on each host (Team::grow); implies --keep-going")
       ->type_name("K");
   app.add_option("--bind-to", words.bind_to, "none (default), core: one core per rank, numa: a NUMA node's cores")
       ->type_name("WHAT");

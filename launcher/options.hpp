@@ -13,14 +13,14 @@ enum class BindTo { none, core, numa };
 enum class MapBy { slot, node, numa };
 
 struct Options {
-  int ranks = 0;  ///< on this machine
+  int ranks = 0;  ///< of the job; in a part: of this host
   int nodes = 1;
   std::vector<std::string> env;  ///< -x, as given: "VAR" or "VAR=value"
   bool tag_output = false;
   std::string output_dir;  ///< empty: none
   std::optional<std::chrono::nanoseconds> timeout;
   bool keep_going = false;
-  int respawns = 0;  ///< the number of failed ranks that are started again
+  int respawns = 0;  ///< the number of times that a failed rank is started again
   BindTo bind_to = BindTo::none;
   bool report_bindings = false;
   bool dry_run = false;
@@ -31,7 +31,7 @@ struct Options {
   int per_host = 0;                  ///< -N; 0: as many as the slots
   std::vector<std::string> command;  ///< the program and its arguments
 
-  /// For the part of a job over several hosts that runs on this one; see part.hpp.
+  /// In a part of a job over several hosts; see part.hpp.
   std::vector<int> numbers;  ///< the ranks' numbers in the job; empty: 0 to ranks - 1
   int job_size = 0;          ///< 0: `ranks`
   int number(int rank) const { return numbers.empty() ? rank : numbers[static_cast<std::size_t>(rank)]; }

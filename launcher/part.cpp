@@ -30,7 +30,7 @@ void read_all(int fd, std::byte* at, std::size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = ::read(fd, at, bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw LaunchError(exit_own_failure, "--part: hmcrun on the first host has ended");
+    if (got <= 0) throw LaunchError(exit_own_failure, "--part: the hmcrun that started it has ended");
     at += got;
     bytes -= static_cast<std::size_t>(got);
   }
@@ -94,11 +94,12 @@ PartOrder PartOrder::read(int fd) {
   base::Bytes length(sizeof(std::uint32_t));
   read_all(fd, length.data(), length.size());
   const auto bytes = base::ByteReader(length).number<std::uint32_t>();
-  if (bytes > longest_order) throw LaunchError(exit_own_failure, "--part: standard input has no order of hmcrun");
+  if (bytes > longest_order)
+    throw LaunchError(exit_own_failure, "--part: standard input isn't from hmcrun, which starts parts itself");
   base::Bytes body(bytes);
   read_all(fd, body.data(), body.size());
   auto order = decode(body);
-  if (!order) throw LaunchError(exit_own_failure, "--part: the order is of another version of hmcrun");
+  if (!order) throw LaunchError(exit_own_failure, "--part: the hmcrun that started it has another version");
   return *std::move(order);
 }
 

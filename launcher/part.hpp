@@ -1,4 +1,4 @@
-// PartOrder: what the hmcrun that the user started tells the hmcrun of another host.
+// PartOrder: the order of the user's hmcrun (Head) to the hmcrun of one host (`hmcrun --part`).
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace hmc::launcher {
 
-/// It travels over the standard input of `hmcrun --part`, because a secret on the command line would be visible to
+/// Head writes it to the standard input of `hmcrun --part`, because a secret on the command line would be visible to
 /// other users. The bytes after it are rank 0's input.
 struct PartOrder {
   Options options;        ///< of the part: its ranks, output, binding, program

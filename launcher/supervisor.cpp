@@ -18,7 +18,7 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
-/// The exit of a rank may be seen later than its consequences by at most this time.
+/// hmcrun may see the exit of a rank later than its consequences, by at most this time.
 constexpr std::chrono::milliseconds blame_delay{1000};
 /// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
@@ -152,7 +152,7 @@ void Supervisor::go_on_without(int rank) {
   keeper_.launch_again(control_.store_address(), rank);
 }
 
-/// The job has succeeded if ranks have closed it. Otherwise the status is that of the rank that the others name.
+/// The job has succeeded if a rank has closed it. Otherwise the status is that of the rank that the node page records.
 int Supervisor::status_after_losses() const {
   if (some_closed_) return 0;
   const int named = plan_.index_of(control_.failure_known_to(lost_.front()).peer);
@@ -179,7 +179,7 @@ void Supervisor::set_cause(int rank) {
   const int named = notice.code == Code::peer_failed ? plan_.index_of(notice.peer) : -1;
   if (named >= 0 && at(named).state == State::ended && status_of(at(named).wait_status) == 0)
     print_message("{} ended with status 0 but without Runtime::close: the others treat it as failed", name_of(named));
-  // The cause is on another host, and its hmcrun names it.
+  // The cause is on another host, whose part prints it.
   const bool is_remote = plan_.is_part() && !notice.ok() && named < 0;
   if (!is_remote)
     print_message("{} {}{}", name_of(rank), describe_end(wait_status),
@@ -248,7 +248,7 @@ void Supervisor::handle_signal(int signal) {
   }
   const bool ends = signal != SIGUSR1 && signal != SIGUSR2;
   asked_to_end_ |= ends;
-  if (gone_) {  // only the output isn't complete
+  if (gone_) {  // only output is left to write
     skips_output_ |= ends;
     if (ends && !status_) status_ = exit_signal_base + signal;
     return;

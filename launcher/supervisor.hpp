@@ -83,7 +83,7 @@ class Supervisor {
   int interrupts_ = 0;
   bool gone_ = false;
   bool output_done_;
-  bool asked_to_end_ = false;  ///< by a signal or by --timeout, not by a rank
+  bool asked_to_end_ = false;  ///< a signal or --timeout ends the job, not a rank
   bool skips_output_ = false;
   MaybeDeadline job_deadline_, cause_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
 };

@@ -119,7 +119,7 @@ std::string stacks_of_jobs(int process) {
   if (text.empty())
     throw Error(Code::not_found, "stacks",
                 process == 0 ? "no job of this user runs on this machine"
-                             : fmt::format("process {} is no rank, and no rank's launcher", process));
+                             : fmt::format("process {} is neither a rank nor a launcher of ranks", process));
   return text;
 }
 
@@ -153,7 +153,7 @@ std::string jobs_as_text(const nlohmann::ordered_json& jobs) {
   if (jobs.empty()) return "no running job of this user on this machine\n";
   std::string text;
   for (const Json& job : jobs) {
-    text += fmt::format("{}, {} of {} ranks in this node\n", job["program"].get<std::string>(), job["ranks"].size(),
+    text += fmt::format("{}, {} of {} ranks on this node\n", job["program"].get<std::string>(), job["ranks"].size(),
                         job["job_size"].get<int>());
     if (const auto aborted = job["aborted"].get<std::string>(); !aborted.empty())
       text += fmt::format("  aborted: {}\n", aborted);

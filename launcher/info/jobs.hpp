@@ -1,4 +1,4 @@
-// hmcinfo ps and stacks: the running jobs of this user on this machine, and what each rank is in.
+// hmcinfo ps and stacks: the running jobs of this user on this machine, and each rank's current call.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,8 @@
 
 namespace hmc::launcher {
 
-/// Found by the node pages that processes of this user hold. An array with an entry per node of a job.
+/// Finds jobs by the node pages that processes of this user have open. Returns an array with an entry per node of a
+/// job.
 nlohmann::ordered_json gather_jobs();
 /// The call stacks of the ranks of one job, by a debugger. `process`: hmcrun or a rank; 0: all jobs. Throws Error.
 std::string stacks_of_jobs(int process);

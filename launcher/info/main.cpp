@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   CLI::App* const launchers = app.add_subcommand(
       "launchers", "The launchers that could have started this process, innermost first, and the reason for each");
   launchers->add_flag("--json", as_json, "For programs: one JSON document");
-  CLI::App* const ps = app.add_subcommand("ps", "This user's running jobs on this machine, and what each rank is in");
+  CLI::App* const ps = app.add_subcommand("ps", "This user's running jobs on this machine, and each rank's call");
   ps->add_flag("--json", as_json, "For programs: one JSON document");
   int process = 0;
   CLI::App* const stacks =

@@ -121,7 +121,7 @@ class Members(LauncherTest):
                 self.assertIn("main", stack)
             other = subprocess.run([HMCINFO, "stacks", "1"], capture_output=True, text=True, check=False, env=dict(os.environ))
             self.assertEqual(other.returncode, 1)
-            self.assertIn("process 1 is no rank", other.stderr)
+            self.assertIn("process 1 is neither a rank nor a launcher of ranks", other.stderr)
 
     def test_a_long_wait_is_reported_and_goes_on(self):
         for layout in self.layouts:
