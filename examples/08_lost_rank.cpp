@@ -1,6 +1,6 @@
-// A job that loses a rank and finishes its sum: hmcrun -np 4 --keep-going 08_lost_rank
-// Each rank holds some of the terms in a window. The last rank is killed on the way. The others leave it out, take its
-// terms over from the copy that its neighbour holds, and end with the complete sum.
+// A job that loses a rank and still completes its sum: hmcrun -np 4 --keep-going 08_lost_rank
+// Each rank has terms of the sum in a window, and a copy of the previous rank's terms. The last rank is killed after
+// some rounds. The others shrink the world, and the next rank adds the lost rank's terms from its copy.
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -35,7 +35,7 @@ int main() try {
   win.put((first_rank + 1) % owners, terms * sizeof(std::uint64_t), win.data(), terms * sizeof(std::uint64_t));
   rt.world().barrier();
 
-  std::vector<int> present(static_cast<std::size_t>(owners), 1);  // by the first rank numbers
+  std::vector<int> present(static_cast<std::size_t>(owners), 1);  // by the original rank numbers
   std::uint64_t sum = 0;
   for (int round = 0;; ++round) {
     if (round == 3 && first_rank == owners - 1) std::raise(SIGKILL);  // a machine check, the kernel's OOM killer, ...

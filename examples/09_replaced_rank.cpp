@@ -1,6 +1,6 @@
 // A training loop that loses a rank: hmcrun -np 4 --respawn 1 09_replaced_rank
-// The last rank is killed on the way. hmcrun starts it again, the others wait for it (grow), and it copies the weights
-// from a peer's memory. The weights at the end are those of a run without a loss.
+// The last rank is killed in a step. hmcrun starts it again, the others wait for it (grow), and it copies the weights
+// from a peer's memory. The final weights are those of a run without a lost rank.
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int weights = 4096, steps = 40, fatal_step = 17;
 
-/// The state after a step. A rank keeps the last two, because its peers may have ended the last step or not.
+/// The state after a step. A rank keeps the last two states, because some peers may not have completed the last step.
 struct State {
   std::int64_t step = -1;  ///< -1: none
   double weight[weights] = {};
@@ -24,7 +24,7 @@ double gradient(int rank, std::int64_t step, int i) {
   return static_cast<double>((rank * 31 + step * 7 + i) % 129) / 64;
 }
 
-/// The end of the job by one process, for comparison.
+/// The expected weights, computed by one process.
 std::vector<double> alone(int ranks) {
   std::vector<double> all(weights);
   for (std::int64_t step = 0; step < steps; ++step)
@@ -36,7 +36,8 @@ std::vector<double> alone(int ranks) {
   return all;
 }
 
-/// The last step that all ranks have completed, which every rank then holds: a replacement copies it from a peer.
+/// Returns the last step that all ranks have completed, -1 if there is none. Every rank then has the state after that
+/// step; a replacement copies it from a peer.
 std::int64_t restore(hmc::Runtime& rt, hmc::Window& win) {
   State* const own = win.local<State>();
   constexpr std::int64_t none = INT64_MAX;
