@@ -83,12 +83,13 @@ void Atomics::continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const
       loop.guess = seen;
       alignas(8) std::uint64_t word = seen;
       apply_atomic(loop.atomic, reinterpret_cast<std::byte*>(&word) + loop.byte);
-      is_done = word == seen;  // the operation changes nothing, so the value seen is its result
+      is_done = word == seen;  // the operation wouldn't change the word, so `seen` is its result
     }
     if (!is_done && !peer.failure.ok()) outcome = peer.failure;
     if (!is_done && outcome.ok() && ++loop.attempts == most_attempts)
-      outcome = base::Status::failure(Code::error, "an atomic lost every compare-swap against other ranks", peer.rank);
-    // The completed request has left a place in the queue.
+      outcome = base::Status::failure(Code::error, "all compare-swaps of an atomic failed: other ranks change the word",
+                                      peer.rank);
+    // The completed request has freed its space in the queue.
     if (!is_done && outcome.ok()) return post_loop(peer, ticket);
     if (outcome.ok() && transfer->result != nullptr) {
       *transfer->result = 0;

@@ -251,7 +251,8 @@ void Connections::receive(base::ByteView bytes) noexcept {
   const auto rank = in.number<std::uint32_t>();
   const bool is_known = in.ok() && kind <= Kind::refusal && rank < peers_.size() &&
                         peers_[rank]->accepted_secret != 0 && secret == peers_[rank]->accepted_secret;
-  // The peer has this side's offer before this side has its address. It repeats its request.
+  // The peer has received this side's offer, but this side doesn't have the peer's address yet. The peer repeats its
+  // request.
   if (is_known && !peers_[rank]->has_address) return;
   if (!is_known || (kind != Kind::refusal && in.left() != peers_[rank]->queue_pairs * 8)) {
     const bool is_first = refusals_.fetch_add(1, std::memory_order_relaxed) == 0;

@@ -37,7 +37,7 @@ struct Peer {
   std::uint32_t datagram_key = 0;
   std::uint64_t secret = 0;           ///< every handshake message to the peer must contain it
   std::uint64_t accepted_secret = 0;  ///< every handshake message from the peer must contain it; 0: none is accepted
-  std::uint32_t origin = 0;           ///< the number by which the peer knows this side; in a job its rank
+  std::uint32_t origin = 0;           ///< this side's number at the peer; in a job this rank
   std::uint32_t queue_pairs = 1;      ///< agreed: the smaller number of both sides
   Owned<ibv_ah> route;
   std::vector<std::unique_ptr<QueuePair>> pairs;
@@ -57,10 +57,11 @@ struct Peer {
 };
 
 /// Each wire has one datagram queue pair. A rank that needs a connection sends a request with the numbers of its queue
-/// pairs, and repeats it until the peer replies with its own. The peer's progress thread answers, also while its owner
-/// computes. A reply means that the peer's queue pairs accept requests, so each side posts only after a reply to its
-/// own request. Both sides may send requests at the same time, because a request and a reply have the same numbers. A
-/// message without a secret of the receiver is dropped and counted. Threads: connect() and the constructor by the
+/// pairs, and repeats it until the peer replies with the numbers of its own. The peer's progress thread replies even
+/// while its owner computes. A reply means that the peer's queue pairs accept requests, so each side posts only after a
+/// reply to its own request. Both sides may send requests at the same time: requests and replies have the same numbers.
+///
+/// A message without a secret of the receiver is dropped and counted. Threads: connect() and the constructor by the
 /// owner; the progress thread sleeps on the datagrams' completion channel.
 class Connections {
  public:
@@ -72,7 +73,7 @@ class Connections {
 
   base::Bytes address() const;
   void set_addresses(const std::vector<base::Bytes>& addresses);
-  // ---- outside a job: peers come and go. OpenWire states the order of the calls.
+  // ---- outside a job: peers are added and removed. OpenWire states the order of the calls.
   base::Bytes offer(int number);
   void add(int number, base::ByteView address);
   /// Later handshake messages of the peer are dropped, so the progress thread no longer accesses the peer.

@@ -18,7 +18,7 @@ namespace {
 
 std::string text_of(int error) { return std::error_code(error, std::generic_category()).message(); }
 
-/// A port that may be used, with its rank among the others.
+/// A usable port, with the values by which ports are compared.
 struct Candidate {
   ibv_device* device = nullptr;
   std::string name;

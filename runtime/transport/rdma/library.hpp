@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// The header redefines these functions as macros that call further symbols. The table holds the plain functions.
+// The header redefines these functions as macros that call other symbols. The table holds the functions themselves.
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr

@@ -45,9 +45,10 @@ struct Record {
 
 /// The send queue is a ring: request number n has record n % depth. The device completes the requests of one queue pair
 /// in order, so the completion of a signalled request completes all earlier ones. At least one request in a quarter of
-/// the queue is signalled, so a full queue always empties. A request on an idle queue pair is signalled too: the flush
-/// of a single put then needs no request of its own.
-/// Threads: the progress thread creates and connects it under Connections' lock; afterwards only the owner uses it.
+/// the queue is signalled, so a full queue always empties. A request on an idle queue pair is signalled too: then the
+/// flush of a single put posts no further request.
+/// Threads: the owner or the progress thread creates and connects it under Connections' lock. Afterwards only the owner
+/// uses it.
 class QueuePair {
  public:
   static constexpr std::uint32_t wanted_depth = 256;
@@ -67,11 +68,11 @@ class QueuePair {
   std::uint32_t inline_max() const noexcept { return inline_max_; }
   bool has_room(std::uint32_t requests) const noexcept { return head_ - tail_ + requests <= depth_; }
   bool is_idle() const noexcept { return head_ == tail_; }
-  /// True if the completion of a request in flight is going to complete all requests in flight.
+  /// True if the last request in flight is signalled: its completion completes all requests in flight.
   bool is_covered() const noexcept { return is_idle() || last_signalled_ == head_; }
 
-  /// Adds a request, which post() hands to the device. The caller has checked has_room(). `request` may set
-  /// IBV_SEND_INLINE; the other flags and the id are set here.
+  /// Adds a request; post() then posts it. The caller has checked has_room(). `request` may have IBV_SEND_INLINE; add()
+  /// sets the other flags and the id.
   void add(ibv_send_wr& request, const Record& record, bool signal) noexcept;
   /// Makes the completion of the last request, if it is signalled and has no ticket, also complete `ticket`. Returns
   /// false otherwise.

@@ -12,8 +12,8 @@ namespace hmc::transport::rdma {
 
 namespace {
 
-/// Transfers of unregistered memory below this size are copied through bounce buffers, others are registered for the
-/// call. Not measured on hardware yet (docs/decisions.md).
+/// Unregistered memory of a transfer below this size is copied through bounce buffers. Larger memory is registered for
+/// the call. Not measured on hardware yet (docs/decisions.md).
 constexpr std::size_t registered_min = 64 * 1024;
 /// Large transfers are requests of this size, distributed over the queue pairs.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;

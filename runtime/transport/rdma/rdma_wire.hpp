@@ -14,7 +14,7 @@
 namespace hmc::transport::rdma {
 
 /// README.md states the guarantees and the path of each verb.
-/// Threads: the owner. Connections' progress thread answers peers that connect; it touches no transfer.
+/// Threads: the owner. Connections' progress thread replies to peers that connect; it doesn't access transfers.
 class RdmaWire final : public OpenWire {
  public:
   /// Throws Error{unavailable}.
@@ -52,13 +52,16 @@ class RdmaWire final : public OpenWire {
   /// completes for one second.
   void abandon(Ticket ticket) noexcept override { requests_.reclaim(ticket); }
   base::Status fence() noexcept override;
-  /// Completes with a signalled empty WRITE behind the requests of each queue pair that has requests in flight; a queue
-  /// pair completes its requests in order, and nothing orders one queue pair with another.
+  /// On each queue pair with requests in flight, waits for the last request, if it is signalled and has no ticket, else
+  /// for a signalled empty WRITE after it. A queue pair completes its requests in order. Nothing orders one queue pair
+  /// with another.
+  ///
   /// Why a completed WRITE or atomic is visible: the target's device acknowledges it after it has issued the write to
   /// memory. Regions are host memory, registered without relaxed ordering, so these PCIe writes stay in order, and the
-  /// CPU's caches are coherent with them. A signal, and any data through this device, follow them in that order.
+  /// CPU's caches are coherent with them. Later writes of this device, such as a signal, follow them.
+  ///
   /// Device memory or relaxed ordering would need a READ of at least one byte instead: its PCIe read can't pass the
-  /// writes. (An empty READ accesses no memory, so it is no stronger than an empty WRITE.)
+  /// writes. (An empty READ accesses no memory, so it guarantees no more than an empty WRITE.)
   base::Status flush(int peer, Ticket& ticket) noexcept override;
 
   // ---- state, for tests

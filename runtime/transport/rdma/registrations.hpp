@@ -19,8 +19,8 @@ class Registrations {
   /// The key for the peers. Throws Error{unsupported, unavailable}.
   base::Bytes add(const Region& region);
   void remove(const Region& region) noexcept;
-  /// As remove(), but the registration, and with it the pages, stays: an access with an invalid key would fail the
-  /// peer's connection.
+  /// As remove(), but the memory stays registered and pinned: an access with an invalid key would fail the peer's
+  /// connection.
   void retire(const Region& region) noexcept;
   /// The caller's memory, which peers can't access. Throws Error{unavailable}.
   void add_local(const std::byte* memory, std::size_t bytes);

@@ -132,7 +132,7 @@ void Requests::reclaim(Ticket ticket, std::int64_t limit) noexcept {
     if (progress() == 0) idle(rounds);
     const Transfer* const transfer = transfers_.find(ticket);
     if (transfer == nullptr || transfer->left == left) continue;
-    left = transfer->left;  // the peer receives: a slow network is no failure
+    left = transfer->left;  // the peer receives data: a slow network isn't a failure
     limit = std::max(limit, base::now_ns() + longest_reclaim_ns);
   }
   if (is_held()) {

@@ -20,7 +20,7 @@ class Requests {
   /// Receives the completions of Record::Kind::loop.
   class LoopUser {
    public:
-    /// `seen` is the value of the word before the compare-swap. The request has left a place in the queue.
+    /// `seen` is the value of the word before the compare-swap. The send queue has space for the loop's next request.
     virtual void continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const base::Status& status) noexcept = 0;
 
    protected:
@@ -70,7 +70,7 @@ class Requests {
     }
     return {};
   }
-  /// A request on a queue pair other than the first is going to be posted.
+  /// Counts a request before it is posted on a queue pair other than the first.
   void add_stripe(Peer& peer) noexcept {
     ++peer.stripes;
     ++stripes_;
@@ -96,7 +96,7 @@ class Requests {
   static constexpr std::int64_t longest_reclaim_ns = 1'000'000'000;
 
   base::Status open(Peer& peer) noexcept;
-  /// Called between polls without a completion. Yields from time to time, so that other threads of a busy core run.
+  /// Called between polls without a completion. Yields now and then, so that other threads can run on a busy core.
   static void idle(unsigned& rounds) noexcept {
     if (++rounds % 64 == 0)
       ::sched_yield();
