@@ -1,16 +1,15 @@
-// Abort: several find a reason to end the job at once; every waiting rank leaves, with the same cause.
+// Abort: several threads set the abort word at the same time; every waiting rank returns, with the same cause.
 //
-// Mirrors runtime/base/node_page.cpp (raise_abort: a text of one's own, then the compare-exchange of the word,
-// then every bell; abort_status; abort_text) and runtime/base/wait.cpp (until_slowly: a look, the abort word, a
-// bounded sleep; sleep_on_bell). Causes come from outside the ranks' waits (the agent that sees a death, a rank
-// that calls abort): two of them here, at any time. Ranks go through barriers; the last one dies before its last
-// arrival.
+// Models runtime/base/node_page.cpp (raise_abort: writes its own text, compare-exchanges the word, then rings every
+// bell; abort_status; abort_text) and runtime/base/wait.cpp (until_slowly: poll, load the abort word, sleep for a
+// bounded time; sleep_on_bell). Threads outside the waits set the word (the agent that detects a death, a rank that
+// calls abort): two of them, at any time. The ranks execute barriers. The last rank dies before its last arrival.
 //
-// Holds: the word is written once and is the first cause; every rank leaves, although one never arrives; all who
-// leave by abort saw the same cause, and read that cause's text, whole. The bound on a sleep is part of the
-// protocol: raise_abort may ring between a rank's look at the word and its look at the bell.
-// Not modelled: the waits' own deadline; more causes at once than there are texts.
-// Seeded: SEED_STORE, the word is stored without compare-exchange; SEED_NO_BOUND, a sleep ends by the bell only;
+// Properties: the word is written once and has the first cause. Every rank returns, although one rank never arrives.
+// All ranks that return because of the abort see the same cause, and read its whole text. The time limit of a sleep is
+// part of the protocol: raise_abort may ring after a rank has loaded the word and before it loads the bell.
+// Not modelled: deadlines of waits; more causes at the same time than texts.
+// Seeded bugs: SEED_STORE, the word is stored without compare-exchange. SEED_NO_BOUND, only the bell ends a sleep.
 // SEED_RELAXED, the exchange isn't a release.
 #ifndef RANKS
 #define RANKS 2
@@ -18,19 +17,19 @@
 #ifndef ROUNDS
 #define ROUNDS 2
 #endif
-#define N 2 /* those who raise; only their stores go through buffers */
+#define N 2 /* the threads that set the abort word; only their stores go through buffers */
 #define text_begin(raiser) (2 * (raiser))
 #define text_end(raiser) (2 * (raiser) + 1)
 #define PLACES (2 * N)
 #include "memory.pml"
 
-byte abort_word; // 1 + raiser; read-modify-writes only, so never late
-byte winner;     // ghost: the first cause
-byte arrived[RANKS]; // an arrival that is seen late is an arrival that happens late: no other store hangs on it
+byte abort_word; // 1 + raiser; only read-modify-writes, so each is visible at once
+byte winner;     // only for assertions: the first cause
+byte arrived[RANKS]; // visible at once: no other store is ordered by it, so a late arrival is like a slow rank
 byte bell[RANKS];
 bit asleep[RANKS];
 
-// Waiting for one line after the other is waiting for all: a line that has arrived stays so.
+// Waiting for one line after the other is the same as waiting for all: arrivals aren't withdrawn.
 #define all_arrived(s) (arrived[0] >= s && arrived[1] >= s && arrived[RANKS - 1] >= s && arrived[RANKS - 2] >= s)
 
 proctype Rank(byte me) {
@@ -97,13 +96,13 @@ proctype Raise(byte me) {
   :: atomic { abort_word == 0 -> abort_word = me + 1; winner = me + 1 }
   :: abort_word != 0 -> i = RANKS
 #else
-  // The compare-exchange: one that finds 0 is a release, one that doesn't orders nothing and ends it.
+  // The compare-exchange: a successful one (0 before) is a release. A failed one orders nothing and ends raise_abort.
   :: atomic { abort_word == 0 && buffer[me].length == 0 -> abort_word = me + 1; winner = me + 1 }
   :: abort_word != 0 -> i = RANKS
 #endif
   fi;
   do
-  :: atomic { i < RANKS -> bell[i]++; asleep[i] = 0; i++ } // a sleeper between the two finds another bell
+  :: atomic { i < RANKS -> bell[i]++; asleep[i] = 0; i++ } // a rank that sleeps later sees the new value of the bell
   :: else -> break
   od;
   atomic { finished++; i = 0 }

@@ -1,12 +1,12 @@
-// The barrier of a node, and what it promises for direct puts before it.
+// The barrier of a node, and the visibility of direct puts before it.
 //
-// Mirrors collectives/node/engine.cpp (barrier) and, of collectives/node/direct_team.cpp,
-// arrive (the release store of `sequence`) and wait_line (its acquire load, waited for with >=). Two
-// arrival lines per rank in turn; the code has more, which barriers don't need.
+// Models collectives/node/barrier.cpp, and of collectives/node/direct_team.cpp: arrive (the release store of
+// `sequence`) and wait_line (its acquire load, compared with >=). Each rank uses two arrival lines in turn. The code
+// has more lines, which barriers don't need.
 //
-// Holds: nobody leaves barrier s before all have entered it; a put that a rank made before it is seen by
-// everyone after it. Seeded: SEED_RELAXED, the arrival is stored without release; SEED_SKIP, the last peer
-// isn't waited for.
+// Properties: no rank leaves barrier s before all ranks have entered it. A put before the barrier is visible to all
+// ranks after it.
+// Seeded bugs: SEED_RELAXED, the arrival is stored without release. SEED_SKIP, the last peer isn't awaited.
 #ifndef N
 #define N 2
 #endif
@@ -30,7 +30,7 @@
 #define awaited N
 #endif
 
-byte entered[N]; // ghost: the barrier that each rank is in, or was in last
+byte entered[N]; // only for assertions: the last barrier that each rank has entered
 
 proctype Rank(byte me) {
   byte s = 1, i;

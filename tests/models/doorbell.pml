@@ -1,15 +1,14 @@
-// The wait ladder's last rung: ranks that outnumber cores sleep on a doorbell, and whoever makes something
-// visible rings.
+// The last step of a wait: if ranks outnumber cores, a waiting rank sleeps on its doorbell, and a rank that makes data
+// visible rings it.
 //
-// Mirrors runtime/base/wait.cpp (sleep_on_bell, ring_now), runtime/base/wait.hpp (someone_sleeps) and
-// collectives/node/direct_team.cpp (ring_all after arrive): a barrier whose waits all sleep. `sleepers`
-// is counted up by a read-modify-write whose store half may be late, as it may be on arm64: what orders it
-// is the fence. The futex is the kernel's: comparing and falling asleep are one step, and a wake that comes
-// before finds nobody.
+// Models runtime/base/wait.cpp (sleep_on_bell, ring_now), runtime/base/wait.hpp (someone_sleeps) and
+// collectives/node/direct_team.cpp (ring_all after arrive): a barrier in which all waits sleep. `sleepers` is
+// incremented by a read-modify-write whose store may become visible late, as on arm64; the fence orders it. The futex
+// call compares and sleeps in one step, and a wake-up before it has no effect.
 //
-// Holds, without the bound of 1 ms on a sleep: nobody sleeps for ever (Spin finds an end that is none).
-// Not modelled: yields and spinning, which only look; writers that don't ring, which the bound is for.
-// Seeded: SEED_NO_RINGER_FENCE, SEED_NO_SLEEPER_FENCE, SEED_LATE_BELL (the bell is read after the last look).
+// Property: without the time limit of a sleep (1 ms) no rank sleeps forever (Spin reports an invalid end state).
+// Not modelled: yields and spinning, which only poll; writers that don't ring, for which the time limit exists.
+// Seeded bugs: SEED_NO_RINGER_FENCE, SEED_NO_SLEEPER_FENCE, SEED_LATE_BELL (the bell is loaded after the last poll).
 #ifndef N
 #define N 2
 #endif
@@ -22,11 +21,11 @@
 #define line(rank, s) (2 * (rank) + ((s) & 1))
 #define sleepers (2 * N)
 
-byte bell[N];   // Doorbell::bell: read-modify-writes only, so never late
+byte bell[N];   // Doorbell::bell: only read-modify-writes, so each is visible at once
 bit asleep[N];  // in the kernel
 
-// Waiting for one line after the other is waiting for all: a line that has arrived stays so. My own line is
-// in my buffer until it is in memory, and I don't wait for it.
+// Waiting for one line after the other is the same as waiting for all: arrivals aren't withdrawn. A rank doesn't wait
+// for its own line, which may still be in its buffer.
 #define here(rank, s) (me == (rank) || memory[line(rank, s)] >= s)
 #define all_arrived(s) (here(0, s) && here(1, s) && here(N - 1, s) && here(N - 2, s))
 
@@ -44,7 +43,7 @@ proctype Rank(byte me) {
         i = 1;
         do
         :: i < N ->
-           atomic { fence -> bell[(me + i) % N]++ }; // release: older stores first
+           atomic { fence -> bell[(me + i) % N]++ }; // a release: older stores commit first
            asleep[(me + i) % N] = 0;                 // FUTEX_WAKE
            i++
         :: else -> break
@@ -52,7 +51,7 @@ proctype Rank(byte me) {
      :: else
      fi;
      do
-     :: all_arrived(s) -> break // until_slowly: a look
+     :: all_arrived(s) -> break // until_slowly: polls
      :: else ->                 // sleep_on_bell
 #ifndef SEED_LATE_BELL
         heard = bell[me];
@@ -92,7 +91,7 @@ init {
     od
   };
   finished == N;
-  // Who sleeps no more is counted no more.
+  // No rank sleeps, so none is counted.
   r = 0;
   do
   :: r < N -> buffer[r].length == 0; r++

@@ -1,19 +1,21 @@
-// Large allreduce: every rank reduces its own slice from all inputs and stores it where each rank will have it.
+// Large allreduce: every rank reduces its own slice from all inputs, and stores the result for each rank: into the
+// rank's output, or into staging.
 //
-// Mirrors collectives/node/allreduce_sliced.cpp (Sliced: run, stage, stage_and_show, finish, reduce_own, take_results,
-// with and without `pair`) and, of collectives/node/direct_team.*, publish, wait_phases, wait_staging_free and
-// staging_in_use_until. Every call, each rank's input and output may lie in a window or be private. The caller
-// writes its input before a call and reads its output after it; two calls, some of two pieces.
+// Models collectives/node/allreduce.cpp (Sliced: run, stage, stage_and_show, finish, reduce_own, take_results, with
+// and without `pair`), and of collectives/node/direct_team.*: publish, wait_phases, wait_staging_free and
+// staging_in_use_until. In every call each rank's input and output may be in a window or private. The caller writes
+// its input before a call and reads its output after it. There are two calls, of one or two pieces.
 //
-// What is watched is bytes, not flags: each place knows its readers, its writer, and whether what was written has
-// been published by its writer's next release since. Touching what another writes, reads, or hasn't published is
-// an error, and so is another value than expected. Results for other ranks' windows are streamed past the cache:
-// a release publishes them only after stream_fence. Flags are seen at once: with every byte watched so, a late
-// flag is a slow rank.
-// Not modelled: growth of the staging (collective, with its own barrier), in-place calls, arrival lines taking
-// turns (small_allreduce.pml), the kernel's blocks.
-// Seeded: SEED_NO_FREE_WAIT, staging is written without waiting for its readers of the call before;
-// SEED_NO_STREAM_FENCE; SEED_NO_REDUCED_WAIT, a call ends without waiting for the others' `reduced`.
+// The model checks accesses to bytes, not to flags. Each place has its readers, its writer, and whether a release of
+// the writer has published the written value. Errors: an access to a place that another rank writes or hasn't
+// published, a write to a place that another rank reads, and an unexpected value. Results for other ranks' windows are
+// non-temporal stores: a release publishes them only after stream_fence. Flags are visible at once, because a late
+// flag has the same effect as a slow rank.
+//
+// Not modelled: growth of the staging (a collective step with its own barrier), in-place calls, the use of arrival
+// lines in turn (small_allreduce.pml), the blocks of the kernel.
+// Seeded bugs: SEED_NO_FREE_WAIT, a rank writes staging without waiting for its readers of the last call.
+// SEED_NO_STREAM_FENCE. SEED_NO_REDUCED_WAIT, a call ends without waiting for the others' `reduced`.
 #ifndef N
 #define N 2
 #endif
@@ -26,16 +28,16 @@
 #define pair (N == 2)
 
 // ---- bytes: one place per (rank, slice), of staging, inputs and outputs
-// Where a slice stands in staging depends on the call's and the piece's size, so one call's slice overlaps
-// another slice of the next.
+// The position of a slice in staging depends on the sizes of the call and the piece. So a slice of one call overlaps
+// another slice of the next call.
 #define staging(owner, slice) ((owner) * N + (pair -> 0 : ((slice) + call * PIECES + piece) % N))
 #define input(owner, slice) (N * N + (owner) * N + (slice))
 #define output(owner, slice) (2 * N * N + (owner) * N + (slice))
 #define places (3 * N * N)
 byte value[places];
 byte readers[places]; // bits, by rank
-byte writer[places];  // rank + 1; it writes
-byte owed[places];    // rank + 1: not yet published; | 8: streamed, not yet fenced
+byte writer[places];  // rank + 1 of the rank that is writing; 0: none
+byte owed[places];    // rank + 1 of the writer that hasn't published it yet; | 8: non-temporal, not yet fenced
 
 #define settled(p) (owed[p] == 0 || (owed[p] & 7) == me + 1)
 #define begin_read(p, expected) \
@@ -55,7 +57,7 @@ byte arrived[N], staged[N], reduced[N], all_read[N]; // all_read: Phase::finishe
 bit in_window[N], out_window[N];                     // Announcement
 byte finished;
 
-// What a release store publishes: all that I wrote, but for streams without a fence.
+// A release store publishes all writes of the rank, except non-temporal ones without a fence.
 #define publish(flag, tag) \
   d_step { \
     k = 0; \
@@ -124,7 +126,7 @@ inline begin_reduction() {
      fi;
      if
      :: k == me || out_window[k] -> begin_write(output(k, me))
-     :: k != me && !out_window[k] && pair -> begin_write(staging(k, me)) // where its input came from, if it was staged
+     :: k != me && !out_window[k] && pair -> begin_write(staging(k, me)) // the place of its input, if that was staged
      :: else -> waits_here = 1
      fi;
      k++
@@ -182,7 +184,7 @@ proctype Rank(byte me) {
   bit someone_stages, results_wait, waits_here;
   do
   :: call <= CALLS ->
-     // The caller fills its input; whoever still read it would be caught here.
+     // The caller writes its input. If another rank still reads it, begin_write fails.
      d_step {
        k = 0;
        do

@@ -1,19 +1,19 @@
-// Memory as ranks see it: each has a store buffer, which a process of its own empties.
+// The memory model. Each rank has a store buffer, and a process (Drain) that commits its stores to memory.
 //
-// A plain store leaves the buffer at any time, also before older stores to other places; a release store
-// only when all older ones have left. That is weaker than x86 (where stores leave in order) and, for
-// stores, as weak as what the code asks of C++. Loads happen in program order, as acquire loads and what
-// follows them must; a load that another load doesn't order isn't modelled, nor are torn accesses of one
-// word. Each place has one writer, so that a rank that reads another's place reads memory, not its buffer.
+// A plain store may commit at any time, even before older stores to other places. A release store commits after all
+// older stores. This is weaker than x86, where stores commit in order. For stores it is as weak as C++ permits for the
+// code's memory orders. Loads execute in program order, as acquire loads and later loads must. Not modelled: loads
+// that no acquire load orders, and torn accesses of a word. Each place has one writer, so a reader reads from memory
+// and not from a store buffer.
 //
-// Users define N (ranks), PLACES and, where two aren't enough, DEPTH (stores that a buffer holds).
+// A model defines N (ranks), PLACES and, if it needs more than 2, DEPTH (entries of a store buffer).
 #ifndef DEPTH
 #define DEPTH 2
 #endif
 
 #define plain 0
 #define release 1
-#define add 2 /* the store half of a relaxed or seq_cst read-modify-write on a counter */
+#define add 2 /* the store of a relaxed or seq_cst read-modify-write on a counter */
 #define sub 3
 
 typedef Store {
@@ -39,7 +39,7 @@ inline store(_kind, _place, _value) {
   }
 }
 
-// std::atomic_thread_fence(seq_cst), and what a release read-modify-write does to older stores.
+// std::atomic_thread_fence(seq_cst). A release read-modify-write has the same effect on older stores.
 #define fence buffer[me].length == 0
 
 #define entry(i) buffer[me].at[i]
@@ -49,7 +49,7 @@ inline store(_kind, _place, _value) {
 #define may_leave_2 \
   (buffer[me].length > 2 && entry(2).kind != release && !older_place(0, 2) && !older_place(1, 2))
 
-// Entry _i becomes visible; the younger ones move up. What is left is zeroed, so that equal states are one.
+// Commits entry _i, and moves the younger entries up. The free entry is zeroed, so that Spin recognizes equal states.
 inline leave(_i) {
   if
   :: entry(_i).kind == add -> memory[entry(_i).place] = memory[entry(_i).place] + entry(_i).value

@@ -12,8 +12,8 @@ cd "$work"
 # Spin's preprocessor searches included files in the current folder.
 cp "$(dirname "$model")"/*.pml .
 spin -a "$@" "$(basename "$model")" >spin.log 2>&1 || { cat spin.log; exit 1; }
-# A seeded bug is found faster than an optimized build takes. All states need up to 2.6 GB; compressed they would need a
-# third of that, and 1.5 times the time.
+# Spin finds a seeded bug in less time than an optimized build takes. All states need up to 2.6 GB; compressed they
+# would need a third of that, and 1.5 times the time.
 optimize=-O0
 [[ $expected != holds ]] || optimize=-O2
 cc "$optimize" -w -DSAFETY -DMEMLIM=4000 -o pan pan.c

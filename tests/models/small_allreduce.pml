@@ -1,16 +1,19 @@
-// Small calls: the payload rides in the arrival line or stands in a slot beside it, TURNS of each, in turn.
-// Allreduce waits for everyone; a broadcast's root waits for nobody, its readers for the root alone.
+// Small calls: the payload is in the arrival line or in a slot. A rank uses TURNS lines and slots in turn. In an
+// allreduce each rank waits for all others. In a broadcast the root waits for no rank, and the others wait for the root.
 //
-// Mirrors collectives/node/allreduce.cpp (small), collectives/node/broadcast.cpp (small) and, of
-// collectives/node/direct_team.cpp, begin and let_others_catch_up (who is TURNS - 1 calls ahead of where it has seen
-// everyone waits until they are half of that behind), arrive (plain stores of signature and payload, then the release
-// store of `sequence`), wait_line and wait_arrivals. Signature, payload and slot are one place here: all three are
-// plain stores before the flag. Not modelled: the code has twice as many lines as slots, so that those of calls that
-// are behind can be compared; here their flags alone are looked at.
+// Models collectives/node/allreduce.cpp (small), collectives/node/broadcast.cpp (small), and of
+// collectives/node/direct_team.cpp:
+// - begin and let_others_catch_up: a rank that is TURNS - 1 calls ahead of the last call in which it has seen all ranks
+//   waits until the others are at most TURNS / 2 calls behind
+// - arrive: plain stores of signature and payload, then the release store of `sequence`
+// - wait_line, wait_arrivals
+// Signature, payload and slot are one place in the model, because all three are plain stores before the flag.
+// Not modelled: the code has twice as many lines as slots, so that the signatures of late calls can be compared.
 //
-// Holds: what is read for call s is what its owner wrote for call s: neither older nor overwritten by
-// call s + TURNS, which uses the same line. Seeded: SEED_ONE_LESS, a line less than begin takes for granted;
-// SEED_NO_BEGIN_WAIT, begin doesn't wait; SEED_RELAXED, the arrival is stored without release.
+// Property: a rank that reads the payload of call s gets the bytes that the owner wrote for call s, not older ones and
+// not those of call s + TURNS, which uses the same line.
+// Seeded bugs: SEED_ONE_LESS, there is one line less than begin assumes. SEED_NO_BEGIN_WAIT, begin doesn't wait.
+// SEED_RELAXED, the arrival is stored without release.
 #ifndef N
 #define N 2
 #endif
@@ -36,7 +39,7 @@
 #define line(rank, s) (2 * (TURNS * (rank) + turn(s)))        /* ArrivalLine::sequence */
 #define payload(rank, s) (2 * (TURNS * (rank) + turn(s)) + 1) /* its signature and payload */
 
-bit broadcast[ROUNDS + 1]; // what call s is, the same on every rank; the root is rank 0
+bit broadcast[ROUNDS + 1]; // 1: call s is a broadcast from rank 0, on every rank; 0: an allreduce
 
 proctype Rank(byte me) {
   byte s = 1, i, all_arrived;
@@ -69,14 +72,14 @@ proctype Rank(byte me) {
         :: i < N ->
            d_step {
              memory[line((me + i) % N, s)] >= s ->
-             assert(memory[payload((me + i) % N, s)] == s) // wait_line looks at the signature
+             assert(memory[payload((me + i) % N, s)] == s) // wait_line compares the signature
            };
            i++
         :: else -> break
         od;
         all_arrived = s;
         i = 1;
-        do // reduce: all payloads, in time that others may use
+        do // reduce: reads all payloads; the other ranks may continue meanwhile
         :: i < N -> assert(memory[payload((me + i) % N, s)] == s); i++
         :: else -> break
         od
