@@ -1,4 +1,4 @@
-// Who is connected to whom: identities, crossing connects, peers that end, servers that close.
+// Connections: identities, two sides that connect at once, peers that end, servers that close.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -55,7 +55,7 @@ struct Record {
   std::uint64_t value;
 };
 
-/// Sends `count` messages of each kind; the values depend on who sends and on the call.
+/// Sends `count` messages of each kind; the values depend on the sender and on the call.
 bool send_all(CtrlSocketManager::CtrlId peer, int self, int count) {
   for (int call = 0; call < count; ++call) {
     const auto number = static_cast<std::uint64_t>(self) << 40 | static_cast<std::uint64_t>(call);

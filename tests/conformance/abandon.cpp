@@ -43,7 +43,7 @@ HMC_SPMD_TEST(Abandon, abandoned_get_writes_no_more) {
     on.wire().abandon(ticket);
     std::ranges::fill(got, guard);
     let_everything_arrive(on);
-    HMC_CHECK_MSG(untouched(got), "round {}: something was written after the get was given up", round);
+    HMC_CHECK_MSG(untouched(got), "round {}: memory was written after the get was abandoned", round);
   }
   // Other transfers aren't affected.
   std::vector<std::byte> got(bytes);
@@ -145,7 +145,7 @@ HMC_SPMD_TEST(Abandon, closed_channel_releases_all_memory) {
     std::ranges::fill(got, guard);
     for (std::byte& byte : source) byte ^= std::byte{0x3c};
     let_everything_arrive(on);
-    HMC_CHECK_MSG(untouched(got), "round {}: something was written after the channel's end", round);
+    HMC_CHECK_MSG(untouched(got), "round {}: memory was written after the channel was destroyed", round);
     HMC_CHECK_EQ(strange_bytes(front, {on.previous(), round}), 0U);
     window.close();
   }

@@ -167,7 +167,7 @@ void errors(Runtime& rt) {
   lose(rt, win, 1);
   rt.world().shrink();
   HMC_CHECK_THROWS(Code::closed, half.barrier());
-  // No replacement comes. The world goes on.
+  // There is no replacement. The world stays usable.
   try {
     rt.world().grow(std::chrono::milliseconds(200));
     HMC_CHECK(false);

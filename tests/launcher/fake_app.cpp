@@ -1,4 +1,4 @@
-// fake_app: a rank that does what its words say, in order. It uses nothing of HMC.
+// fake_app: a rank that executes its arguments in order. It doesn't use HMC.
 //
 //   [R:]verb[=argument] ...        "1:exit=3" concerns rank 1 only
 //
@@ -6,12 +6,12 @@
 //   crash         ends by SIGSEGV               ignore=NAME   ignores INT, TERM, ...
 //   print=TEXT    a line on stdout              part=TEXT     the same without a line feed
 //   error=TEXT    a line on stderr              ready         "ready" on stdout, at once
-//   report=NAME   from now on, prints "got NAME" when that signal comes, and goes on
+//   report=NAME   from now on, prints "got NAME" when that signal arrives, and continues
 //   lines=N,W     N lines of W characters that depend on rank, line and column; see expected_line()
 //   cat           copies stdin to stdout        bytes=N       N bytes of 'x' without a line feed
-//   child         a child that sleeps for ever  setsid        the same in a session of its own
-//   orphan        a grandchild that sleeps for ever and whose parent has ended
-//   stubborn      a child that ignores TERM and sleeps for ever
+//   child         a child that sleeps forever   setsid        the same in its own session
+//   orphan        a grandchild that sleeps forever and whose parent has ended
+//   stubborn      a child that ignores TERM and sleeps forever
 //   stop          stops itself (SIGSTOP)        fds           a line with its open descriptors
 
 #include <fcntl.h>

@@ -1,10 +1,9 @@
 // launched_app: ranks that any launcher may have started.
 //
-//   launched_app [SIZE]    joins (twice if the launcher allows it), exchanges data, and prints "rank R of N by
-//   LAUNCHER" from rank 0. SIZE: the
-//                          number of ranks that must have joined.
-//   launched_app SIZE fork  rank 0 forks after the first exchange; the child can't join, and the parent goes on
-//   launched_app SIZE die  the last rank is killed after the first exchange; the others print "peer R failed"
+//   launched_app [SIZE]     joins (twice if the launcher allows it), exchanges data; rank 0 prints "rank R of N by
+//                           LAUNCHER". SIZE: the number of ranks that must have joined
+//   launched_app SIZE fork  rank 0 forks after the first exchange; the child can't join, and the parent continues
+//   launched_app SIZE die   the last rank is killed after the first exchange; the others print "peer R failed"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -58,7 +58,7 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& g
   if (verb == "stop" || verb == "put" || verb == "put_nb") std::raise(SIGSTOP);
   if (verb == "quiet") ::_exit(0);
   if (verb == "exit") {
-    // A child keeps the rank's sockets open: what ended the rank is told by hmcrun alone.
+    // A child keeps the rank's sockets open: only hmcrun can report the end of the rank.
     if (::fork() == 0) ::sleep(20);
     ::_exit(1);
   }

@@ -67,7 +67,7 @@ ALLOWED = {
     "tests": ANY,
 }
 
-# ---- libraries of others: who may include their headers.
+# ---- external libraries, and the folders that may include their headers.
 LIBRARIES = {
     "fmt/": ["runtime", "collectives", "bootstrap", "job", "capi", "compat", "launcher", "verify", "sim", "bench", "tests"],
     "hwloc": ["runtime/topology", "tests"],

@@ -35,7 +35,7 @@ inline void on_every_kind(TestRank& me, const std::function<void(const MemoryKin
     if (kind.type != hmc::MemoryType::CPU) body(kind);
 }
 inline void on_every_fake(TestRank& me, const std::function<void(const MemoryKind&)>& body) {
-  if (!drivers_are_fake()) skip("for drivers that can be steered");
+  if (!drivers_are_fake()) skip("for fake drivers");
   on_every_kind(me, [&](const MemoryKind& kind) {
     if (kind.type != hmc::MemoryType::OPENCL) body(kind);
   });

@@ -66,7 +66,7 @@ void fail_within(TestRank& me, const MemoryKind& kind, const std::string& call) 
       text = error.what();
     }
     fake.arm("");
-    HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' says nothing of {}", text, call);
+    HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' doesn't contain {}", text, call);
   }
   on.synchronize();
   me.runtime->world().barrier();
@@ -140,7 +140,7 @@ HMC_SPMD_TEST(CallsOnStreams, failed_stream_query_names_the_call) {
     }
     if (me.rank == 0) {
       Fake(kind.name).arm("");
-      HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' says nothing of {}", text, call);
+      HMC_CHECK_MSG(text.find(call) != std::string::npos, "'{}' doesn't contain {}", text, call);
     }
     HMC_CHECK(!text.empty());
     me.runtime->world().barrier();

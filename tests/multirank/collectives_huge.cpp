@@ -98,7 +98,7 @@ HMC_SPMD_TEST(Huge, counts_beyond_32_bits_are_correct) {
 
 // One such block per rank: the second block also begins beyond 31 bits.
 HMC_SPMD_TEST(Huge, blocks_beyond_32_bits_are_correct) {
-  if (me.size > 2) skip("more ranks show no more, and take a minute");
+  if (me.size > 2) skip("more ranks test nothing else, and take a minute");
   hmc::Team& world = me.runtime->world();
   const std::size_t bytes = setting(me, "bytes", (std::uint64_t{1} << 31) + 4099) / 4096 * 4096;
   const int root = me.size - 1;

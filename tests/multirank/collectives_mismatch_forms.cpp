@@ -136,7 +136,7 @@ TEST_P(Mismatch, calls_without_a_waiting_rank_are_reported) {
   const auto outcomes = run([&](Team& world, int rank) {
     std::uint64_t word = 0;
     for (int i = 0; i < 200; ++i) world.broadcast(&word, sizeof word, rank);
-    ADD_FAILURE() << "rank " << rank << " wasn't told";
+    ADD_FAILURE() << "rank " << rank << " got no error";
   });
   expect_mismatch(outcomes, {"broadcast(8 bytes, root 0)", "broadcast(8 bytes, root 1)"});
 }

@@ -131,7 +131,7 @@ TEST_P(TeamCreationMismatch, runtime_can_be_closed_afterwards) {
         try {
           runtime.world().allreduce(in.data(), &out, 1, DType::u64, rank == 0 ? sum : max);
           runtime.world().barrier();
-          ADD_FAILURE() << "rank " << rank << " wasn't told";
+          ADD_FAILURE() << "rank " << rank << " got no error";
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), Code::mismatch) << error.what();
         }

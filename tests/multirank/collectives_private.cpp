@@ -63,9 +63,9 @@ Done counted(TestRank& me, const Every& what) {
 }  // namespace
 
 HMC_SPMD_TEST(PrivateBuffers, setting_selects_staging_or_reads) {
-  if (me.size < 2) skip("nobody reads");
+  if (me.size < 2) skip("no peer reads");
   hmc::Team& world = me.runtime->world();
-  if (!all_direct(me)) skip("a schedule stages otherwise");
+  if (!all_direct(me)) skip("schedules don't stage in this way");
   for (int i = 0; i < 2; ++i) world.barrier();  // afterwards all ranks have agreed which memory they can read
   const bool may_read = system_reads(world);
   std::uint64_t read = 0;

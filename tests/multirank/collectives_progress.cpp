@@ -29,7 +29,7 @@ bool goes_on(const TestRank& me, const std::vector<hmc::Team>& teams) {
 void compute_until_all_is_over(const TestRank& me, const std::vector<hmc::Team>& teams) {
   const auto limit = std::chrono::steady_clock::now() + 20s;
   while (goes_on(me, teams)) {
-    HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "nobody goes on with it");
+    HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "the operation makes no progress");
     std::this_thread::sleep_for(20us);
   }
 }

@@ -38,7 +38,7 @@ HMC_SPMD_TEST(Pulled, inputs_may_be_at_any_address) {
 HMC_SPMD_TEST(Pulled, counters_have_the_place_of_inputs) {
   if (me.size < 2) skip("nothing is staged");
   hmc::Team& world = me.runtime->world();
-  if (!all_direct(me)) skip("a schedule stages otherwise");
+  if (!all_direct(me)) skip("schedules don't stage in this way");
   constexpr std::size_t count = 20'000;
   hmc::Window window = hmc::Window::create(world, count * 8 * static_cast<std::size_t>(me.size));
   const auto counted = [&](bool in_window) {

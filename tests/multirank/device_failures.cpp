@@ -108,7 +108,7 @@ bool fail_once(TestRank& me, MemoryKind kind, const Fake& fake, int victim, cons
   HMC_CHECK_MSG(fake.live() == before, "{} handles after {} failed, {} before", fake.live(), call, before);
   const std::uint64_t heard = sum_of(me, round.heard);
   came = sum_of(me, came);
-  HMC_CHECK_MSG(heard > 0 || came == 0 || may_stay_unheard(call), "{} failed and nobody was told", call);
+  HMC_CHECK_MSG(heard > 0 || came == 0 || may_stay_unheard(call), "{} failed and no rank got an error", call);
   me.runtime->world().barrier();
   return came > 0;
 }
@@ -142,7 +142,7 @@ std::vector<std::string> calls_of(TestRank& me, MemoryKind kind, const Fake& fak
 HMC_SPMD_TEST(DeviceFailures, each_failing_driver_call_is_reported_without_leaks) {
   if (!me.options.processes || me.runtime->node_count() == me.size || !me.runtime->path(me.rank).direct)
     hmc::spmd::skip("for ranks that each have a driver of their own");
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that fail on demand");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, which fail on demand");
   std::uint64_t failures = 0;
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == hmc::MemoryType::CPU || kind.type == hmc::MemoryType::OPENCL) continue;

@@ -10,7 +10,7 @@ constexpr std::size_t granularity = std::size_t{2} << 20;
 constexpr MemoryKind cuda{"cuda", MemoryType::NVIDIA_GPU};
 
 void need_fake_cuda(const TestRank& me) {
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers whose ways are known");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, whose sharing methods are known");
   const auto kinds = hmc::spmd::kinds_of(me);
   if (std::none_of(kinds.begin(), kinds.end(), [](const auto& kind) { return kind.name == "cuda"; }))
     hmc::spmd::skip("for CUDA");

@@ -336,7 +336,7 @@ HMC_SPMD_TEST(DeviceReductions, driver_failure_ends_the_call_on_all_ranks) {
         };
         const std::string text = call();
         fake.arm("");
-        HMC_CHECK_MSG(!text.empty(), "rank {} heard nothing", me.rank);
+        HMC_CHECK_MSG(!text.empty(), "rank {} got no error", me.rank);
         if (fails) HMC_CHECK_MSG(text.find("cuLaunchKernel") != std::string::npos, "{}", text);
         if (!fails) HMC_CHECK_MSG(text.find(fmt::format("peer {}", which % me.size)) != std::string::npos, "{}", text);
         HMC_CHECK(!call().empty());  // the team has failed

@@ -11,7 +11,7 @@ constexpr int late_us = 3000;
 
 /// For each vendor, creates a window and calls `body` with its driver, on every rank between two barriers.
 template <typename Body> void on_late_drivers(TestRank& me, Body&& body) {
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, whose streams can be delayed");
   std::uint64_t call = 0;
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == hmc::MemoryType::CPU || kind.type == hmc::MemoryType::OPENCL) continue;

@@ -68,7 +68,7 @@ HMC_SPMD_TEST(DeviceSignals, every_rank_gets_another_ticket) {
     std::vector<bool> drawn(everyone.size());
     for (const std::uint64_t ticket : everyone) {
       HMC_CHECK_LT(ticket, drawn.size());
-      HMC_CHECK_MSG(!drawn[ticket], "ticket {} was drawn twice from {} memory", ticket, kind.name);
+      HMC_CHECK_MSG(!drawn[ticket], "two ranks got ticket {} from {} memory", ticket, kind.name);
       drawn[ticket] = true;
     }
     // Adjacent 32-bit words, with negative values too.

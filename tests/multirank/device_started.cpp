@@ -156,7 +156,7 @@ HMC_SPMD_TEST(DeviceStarted, each_run_of_a_plan_reads_its_input_again) {
 // Delayed drivers: a missing wait for a copy exposes old bytes, in the input and in the output.
 HMC_SPMD_TEST(DeviceStarted, request_completes_when_the_output_is_written) {
   Team& world = me.runtime->world();
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, whose streams can be delayed");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == MemoryType::CPU || kind.type == MemoryType::OPENCL) continue;
     const Fake fake(kind.name);

@@ -4,7 +4,7 @@
 
 // The stream itself fills the source: a put that ignores its order sends the old bytes.
 HMC_SPMD_TEST(DeviceStreams, put_is_ordered_after_earlier_work_of_the_stream) {
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers that can be made late");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, whose streams can be delayed");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == hmc::MemoryType::CPU || kind.type == hmc::MemoryType::OPENCL) continue;
     const auto& provider = hmc::memory::provider_for(kind.type);

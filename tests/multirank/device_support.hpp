@@ -41,7 +41,7 @@ inline std::vector<MemoryKind> kinds_of(const TestRank& me) {
       if (kind.type != MemoryType::OPENCL) throw;  // PoCL may be missing, a fake driver may not
     }
   }
-  if (found.empty()) skip("none of the kinds of memory is here");
+  if (found.empty()) skip("this machine has none of the kinds of memory");
   return found;
 }
 

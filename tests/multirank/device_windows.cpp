@@ -103,7 +103,7 @@ HMC_SPMD_TEST(DeviceWindows, part_without_host_access_has_no_pointer_and_a_reaso
 HMC_SPMD_TEST(DeviceWindows, each_memory_kind_uses_the_first_working_path) {
   if (me.size < 2 || !me.runtime->path(me.next()).direct || me.runtime->node_count() > 1)
     hmc::spmd::skip("for peers on one node");
-  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for drivers whose ways are known");
+  if (!hmc::spmd::drivers_are_fake()) hmc::spmd::skip("for fake drivers, whose sharing methods are known");
   for (const MemoryKind& kind : hmc::spmd::kinds_of(me)) {
     if (kind.type == MemoryType::CPU) continue;
     Mixed mixed(me, kind, 256 << 10);

@@ -46,7 +46,7 @@ void sleep_outside_of_hmc(const TestRank& me) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (int peer = 1; peer < me.size; ++peer) {
     while (!std::filesystem::remove(note_of(static_cast<std::uint64_t>(::getpid()), peer))) {
-      HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "rank {} can't go on while this one sleeps", peer);
+      HMC_CHECK_MSG(std::chrono::steady_clock::now() < limit, "rank {} can't continue while this rank sleeps", peer);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }

@@ -132,7 +132,7 @@ TEST(SelectionStart, measured_parameters_are_agreed_on_and_cached) {
     EXPECT_EQ(seen[1], seen[0]);
     EXPECT_EQ(seen[2], seen[0]);
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    EXPECT_EQ(seen[0], collectives::builtin_parameters(true)) << "what a sanitizer slows down isn't measured";
+    EXPECT_EQ(seen[0], collectives::builtin_parameters(true)) << "a sanitizer slows down the measured calls";
     return;
 #endif
   }

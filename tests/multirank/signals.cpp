@@ -156,7 +156,7 @@ HMC_SPMD_TEST(Signals, every_rank_gets_another_ticket) {
   std::vector<bool> drawn(everyone.size());
   for (const std::uint64_t ticket : everyone) {
     HMC_CHECK_LT(ticket, drawn.size());
-    HMC_CHECK_MSG(!drawn[ticket], "ticket {} was drawn twice", ticket);
+    HMC_CHECK_MSG(!drawn[ticket], "two ranks got ticket {}", ticket);
     drawn[ticket] = true;
   }
   me.runtime->world().barrier();

@@ -30,7 +30,7 @@ template <typename Make> void check_refused(TestRank& me, hmc::Code code, int gu
     HMC_CHECK_MSG(error.code() == code, "threw '{}'", error.what());
     HMC_CHECK_EQ(error.peer(), guilty);
     HMC_CHECK_EQ(error.rank(), me.rank);
-    HMC_CHECK_MSG(std::string(error.what()).find(fmt::format("{}", guilty)) != std::string::npos, "said '{}'",
+    HMC_CHECK_MSG(std::string(error.what()).find(fmt::format("{}", guilty)) != std::string::npos, "the text is '{}'",
                   error.what());
   }
   use(me, me.runtime->world());

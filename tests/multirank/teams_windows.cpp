@@ -79,7 +79,7 @@ HMC_SPMD_TEST(TeamWindows, windows_of_several_teams_work_at_once) {
   Team& world = me.runtime->world();
   Team team = odd_and_even(me);
   Team pairs = world.split(me.rank / 2);
-  // Ranks now have different numbers of windows. New windows must still be told apart.
+  // Ranks now have different numbers of windows. New windows must still have different ids.
   Window of_team = me.rank % 2 == 0 ? Window::create(team, 3000) : Window();
   Window of_pairs = Window::create(pairs, 3000);
   Window of_world = Window::create(world, 3000);

@@ -69,11 +69,11 @@ def run(hmcrun, program, seed):
         if what["how"] == "disconnect" and code != "peer_failed":
             wrong.append(f"rank {rank} reports {code}: {text}")
     if what["recovers"] and errors:
-        # Ranks that lose only a connection all go on.
+        # If only a connection is lost, all ranks continue.
         sizes = [int(size) for size in re.findall(r"^recovered (\d+)$", job.stdout, re.MULTILINE)]
         left = what["ranks"] - died
         if sizes != [left] * left or job.returncode:
-            wrong.append(f"{left} ranks should go on, but these sizes were reported: {sizes}; status {job.returncode}")
+            wrong.append(f"{left} ranks should continue, but these sizes were reported: {sizes}; status {job.returncode}")
         return finish(program, seed, what, job, wrong)
     # A rank may end before its random moment; then the run ends well.
     if died and job.returncode not in (0, 137 if what["how"] == "kill" else 3):

@@ -60,7 +60,7 @@ TEST(Bytes, reads_after_a_failure_are_empty) {
   const Bytes bytes = out.take();
   ByteReader in(bytes);
   EXPECT_EQ(in.number<std::uint64_t>(), 0U);
-  EXPECT_EQ(in.number<std::uint8_t>(), 0) << "a read that would fit must not hide the one that didn't";
+  EXPECT_EQ(in.number<std::uint8_t>(), 0) << "a read that fits must not hide an earlier one that didn't";
   EXPECT_EQ(in.text(), "");
   EXPECT_FALSE(in.ok());
   EXPECT_FALSE(in.complete());

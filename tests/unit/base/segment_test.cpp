@@ -67,7 +67,7 @@ TEST(Segment, segment_cannot_shrink_or_grow) {
   EXPECT_EQ(errno, EPERM);
   EXPECT_NE(::ftruncate(segment->fd(), static_cast<off_t>(100 * page_size())), 0);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_NE(::fcntl(segment->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0) << "nobody may add seals";
+  EXPECT_NE(::fcntl(segment->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0) << "adding seals is sealed too";
 }
 
 TEST(Segment, descriptor_is_not_inherited) {

@@ -98,7 +98,7 @@ TEST_P(Wait, doorbell_after_a_store_is_never_missed) {
   std::thread other(side, 1);
   side(0);
   other.join();
-  EXPECT_LT(Clock::now() - start, 15s) << "a lost ring costs the bound of a sleep, a millisecond or so";
+  EXPECT_LT(Clock::now() - start, 15s) << "a lost ring costs the time limit of a sleep, a millisecond";
 }
 
 TEST_P(Wait, store_without_a_doorbell_is_seen) {

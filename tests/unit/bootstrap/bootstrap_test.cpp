@@ -122,7 +122,7 @@ TEST_P(EveryBootstrap, share_passes_memory_to_the_node) {
         if ((members[i] + round) % 3 == 1) {
           EXPECT_EQ(all[i], nullptr);
         } else if (members[i] == me.rank()) {
-          EXPECT_EQ(all[i], mine) << "one's own comes back as it is";
+          EXPECT_EQ(all[i], mine) << "a rank's own segment is returned unchanged";
         } else {
           ASSERT_NE(all[i], nullptr);
           ASSERT_GE(all[i]->bytes(), 5000U);
@@ -317,7 +317,7 @@ TEST_P(SeveralRanks, rank_that_left_is_not_waited_for) {
     const Error error = error_of([&] { me.barrier(soon()); });
     EXPECT_EQ(error.code(), Code::closed) << error.what();
     EXPECT_EQ(error.peer(), me.size() - 1);
-    EXPECT_TRUE(me.node_page().aborted().ok()) << "a goodbye is no failure";
+    EXPECT_TRUE(me.node_page().aborted().ok()) << "a goodbye isn't a failure";
   });
 }
 

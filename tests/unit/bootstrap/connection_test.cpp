@@ -36,7 +36,7 @@ std::optional<Frame> next_of(ControlConnection& one, ControlConnection& other, s
     (void)other.next(none);  // its part of the hello
     move_or_sleep(one, 1);
   }
-  ADD_FAILURE() << "nothing came";
+  ADD_FAILURE() << "no message arrived";
   return std::nullopt;
 }
 
@@ -131,7 +131,7 @@ TEST(Connection, replayed_handshake_is_rejected) {
   std::vector<base::UniqueFd> fds;
   server.read();
   EXPECT_FALSE(server.next(fds));
-  EXPECT_FALSE(server.authenticated()) << "a hello alone may be a recording";
+  EXPECT_FALSE(server.authenticated()) << "a hello alone may be a replay";
   // Frames signed for the recorded connection aren't valid in this one.
   FrameSealer guess;
   guess.rekey(secret, Direction::to_server);

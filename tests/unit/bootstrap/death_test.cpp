@@ -69,7 +69,7 @@ class Processes {
       if (rank == victim) continue;
       while (board_->seen_at[rank] == 0 && !deadline.expired())
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      EXPECT_NE(board_->seen_at[rank], 0) << "rank " << rank << " heard nothing";
+      EXPECT_NE(board_->seen_at[rank], 0) << "rank " << rank << " got no error";
       EXPECT_EQ(board_->seen_peer[rank], victim) << "rank " << rank;
       last = std::max(last, board_->seen_at[rank].load());
     }

@@ -43,7 +43,7 @@ void expect_refused(const Variables& variables, const std::string& text) {
   const Error error = error_of([&] { (void)detect(with(variables)); });
   EXPECT_EQ(error.code(), Code::invalid_config);
   EXPECT_THAT(error.what(), HasSubstr(text));
-  EXPECT_THAT(error.what(), HasSubstr("hmcrun")) << "and says what to do";
+  EXPECT_THAT(error.what(), HasSubstr("hmcrun")) << "the hint is missing";
 }
 
 TEST(Detect, without_job_variables_the_size_is_1) {

@@ -15,7 +15,8 @@ Contribution from(int rank, std::uint64_t round, RoundKind kind = RoundKind::all
 TEST(StoreRounds, result_is_sent_when_the_last_rank_joined) {
   StoreRounds rounds(3);
   EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0))));
-  EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0)))) << "twice counts once";
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(2, 0))))
+      << "a second contribution is ignored";
   EXPECT_EQ(rounds.missing(0), (std::vector<std::int32_t>{0, 1}));
   EXPECT_TRUE(std::holds_alternative<std::monostate>(rounds.contribute(from(0, 0))));
   const auto outcome = rounds.contribute(from(1, 0));
@@ -111,7 +112,7 @@ TEST(NodeShares, invalid_groups_are_rejected) {
   EXPECT_FALSE(shares.admits(2, {1, 0, 0, {2, 2}})) << "twice";
   EXPECT_FALSE(shares.admits(2, {1, 0, 0, {2, 4}})) << "there is no such seat";
   (void)shares.offer(0, {1, 0, 0, {0, 2}}, nullptr);
-  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {1, 2}})) << "others said another group";
+  EXPECT_FALSE(shares.admits(2, {1, 0, 0, {1, 2}})) << "another group than in the other offers";
 }
 
 std::vector<RankProcess> first_processes(int size) {

@@ -74,7 +74,7 @@ TEST(Numbering, guard_is_before_the_pieces_and_not_between_them) {
     sequence.call(1, true, true);  // a barrier
     const std::vector<int> guards = sequence.call(areas, true, false);
     EXPECT_LE(sum(guards), 1);
-    EXPECT_EQ(sum(guards), guards.front()) << "who only gives would wait there for those who take";
+    EXPECT_EQ(sum(guards), guards.front()) << "a rank that only sends would wait for the receivers";
   }
 }
 

@@ -57,7 +57,7 @@ TEST(Arrivals, blocks_that_are_only_received_are_direct) {
   EXPECT_EQ(arrivals_of("linear", call_of(Collective::scatter, much), 5, 3).size(), 1U);
   EXPECT_EQ(arrivals_of("linear", call_of(Collective::gather, much), 5, 0).size(), 4U);
   EXPECT_EQ(arrivals_of("pairwise", call_of(Collective::alltoall, much), 4, 2).size(), 3U);
-  EXPECT_EQ(arrivals_of("ring", call_of(Collective::allgather, much), 4, 2).size(), 3U) << "two are handed on";
+  EXPECT_EQ(arrivals_of("ring", call_of(Collective::allgather, much), 4, 2).size(), 3U) << "two messages are forwarded";
   EXPECT_EQ(arrivals_of("hierarchical_ring", call_of(Collective::allgather, much), 4, 2).size(), 3U);
 }
 
@@ -115,7 +115,7 @@ TEST(Arrivals, forwarding_puts_remain_beside_the_copy) {
   EXPECT_EQ(arrivals_in({wait(), all, copy(much, much)}), 1U);
   EXPECT_EQ(arrivals_in({wait(), part, all, copy(much, much), part}), 1U);
   EXPECT_EQ(arrivals_in({wait(), past, copy(much, much)}), 0U) << "it takes a byte more";
-  EXPECT_EQ(arrivals_in({wait(), all, wait(), copy(much, much)}), 0U) << "another message may have come there";
+  EXPECT_EQ(arrivals_in({wait(), all, wait(), copy(much, much)}), 0U) << "another message may have arrived there";
   EXPECT_EQ(arrivals_in({wait(), copy(much, much), wait(), all}), 0U);
   std::vector<Arrival> arrivals;
   find_arrivals({{wait(), copy(much, much), wait(), all, put(0, much), copy(0, 4 * much)}, 0, 0}, false, arrivals);
@@ -207,7 +207,7 @@ TEST(Results, data_used_by_another_step_is_not_direct) {
   EXPECT_TRUE(results_in({sum(much), copy(much + 64, 0)}).empty()) << "another run";
   Step reads_output = put(0, 8);
   reads_output.from_buffer = StepBuffer::output;
-  EXPECT_TRUE(results_in({sum(much), reads_output, copy(much, 0)}).empty()) << "what was there before";
+  EXPECT_TRUE(results_in({sum(much), reads_output, copy(much, 0)}).empty()) << "the old contents";
   EXPECT_TRUE(results_in({reads_output, sum(much), copy(much, 0)}).empty()) << "it may not be read yet";
   EXPECT_EQ(results_in({sum(much), copy(much, 0), reads_output}).size(), 1U);
   // Only the second of two sums.

@@ -162,7 +162,7 @@ TEST_P(EverySharing, failing_import_is_named_rolled_back_and_can_be_repeated) {
     fake_->arm(call + ":1:719");
     try {
       const auto imported = provider_->import(duplicate(exported), 1);
-      ADD_FAILURE() << call << " failed and nobody noticed";
+      ADD_FAILURE() << call << " failed without an error";
     } catch (const Error& error) {
       EXPECT_NE(std::string(error.what()).find(call), std::string::npos) << error.what();
       EXPECT_NE(std::string(error.what()).find("719"), std::string::npos) << error.what();

@@ -61,7 +61,7 @@ TEST_F(WindowAbandon, request_is_abandoned_on_request_or_abort_only) {
   Request request = core_->get_nb(0, 0, memory_.data(), 100);
   EXPECT_EQ(code_of([&] { request.wait(1ms); }), Code::timeout);
   EXPECT_EQ(code_of([&] { (void)Request::wait_any({&request, 1}, 1ms); }), Code::timeout);
-  EXPECT_EQ(rank_.wire->under_way.size(), 1U) << "the transfer goes on, and the request is valid";
+  EXPECT_EQ(rank_.wire->under_way.size(), 1U) << "the transfer continues, and the request is valid";
   EXPECT_FALSE(request.test());
   request.abandon();
   EXPECT_TRUE(rank_.wire->under_way.empty());
@@ -107,7 +107,7 @@ TEST_F(WindowAbandon, close_abandons_requests_and_they_report_closed) {
   rank_.team.reset();  // also destroys the wire
   requests[3].abandon();
   EXPECT_EQ(code_of([&] { requests[4].test(); }), Code::closed);
-  EXPECT_TRUE(requests[4].test()) << "it was told once";
+  EXPECT_TRUE(requests[4].test()) << "the failure was reported once";
 }
 
 TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
@@ -127,7 +127,7 @@ TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
       EXPECT_EQ(rank.wire->registered, 0);
       EXPECT_TRUE(rank.fabric->windows.is_empty());
       rank.wire->connect_failure.clear();
-      EXPECT_TRUE(rank.open(100)->is_open()) << "and the job goes on";
+      EXPECT_TRUE(rank.open(100)->is_open()) << "the job continues";
     });
   }
 }

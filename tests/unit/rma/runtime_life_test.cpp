@@ -47,7 +47,7 @@ TEST(RuntimeLife, close_after_a_failed_close_reports_it) {
   class Failing final : public rma::CollectiveState {
    public:
     std::exception_ptr close() override {
-      if (std::exchange(tried_, true)) ADD_FAILURE() << "it was begun again";
+      if (std::exchange(tried_, true)) ADD_FAILURE() << "it was started again";
       throw Error(Code::timeout, "Runtime::close", "a peer didn't come");
     }
 

@@ -86,7 +86,7 @@ TEST_P(AllocatorModel, random_calls_match_the_model) {
       const auto offset = one.allocate(bytes, align);
       ASSERT_EQ(offset, other.allocate(bytes, align)) << "step " << step;
       if (!offset) {
-        ASSERT_LT(one.largest_free(), bytes + align - 1) << "step " << step << ": it says full, and isn't";
+        ASSERT_LT(one.largest_free(), bytes + align - 1) << "step " << step << ": it reports no space, but has space";
         continue;
       }
       ASSERT_EQ(*offset % align, 0U);

@@ -174,7 +174,7 @@ TEST_P(PeerDeath, put_to_a_stopped_peer_is_abandoned_in_time) {
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(side_->channel->put(0, source->data(), bytes, tickets.emplace_back()).ok());
   const std::uint32_t held = side_->wire->in_flight(1);
   EXPECT_GT(held, 0U);
-  EXPECT_LE(held, most_in_flight()) << "the network was given all of it at once";
+  EXPECT_LE(held, most_in_flight()) << "the link accepted all of it at once";
   EXPECT_LT(side_->wire->records(), 100U);
   const auto start = base::Clock::now();
   for (const Ticket ticket : tickets) side_->wire->abandon(ticket);

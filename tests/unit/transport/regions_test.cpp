@@ -56,7 +56,7 @@ TEST(MessageRegions, slot_in_use_is_not_reused) {
   old->uses = 0;
   const auto second = regions.add(memory.data(), memory.size());
   EXPECT_NE(first.index, second.index);
-  EXPECT_EQ(old->sending, 2U) << "whoever counts it down would count another's";
+  EXPECT_EQ(old->sending, 2U) << "a later decrement would be of another region";
   old->sending = 0;
   EXPECT_EQ(regions.add(memory.data(), 50).index, first.index);
 }

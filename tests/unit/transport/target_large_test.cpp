@@ -18,7 +18,7 @@ TEST_F(MessageTarget, large_put_is_received_in_place_and_signals_when_complete) 
   put.second = 77;
   ASSERT_TRUE(target_.begin(put));
   for (const std::uint64_t at : {0U, 1U, 99U}) EXPECT_EQ(target_.place(put, at).to, memory_.data() + 64 + 16 + at);
-  EXPECT_TRUE(clean()) << "the signal came before the bytes";
+  EXPECT_TRUE(clean()) << "the signal was stored before the bytes";
   target_.finish(put);
   EXPECT_EQ(word(120), 77U);
   EXPECT_FALSE(target_.owes());
@@ -111,7 +111,7 @@ TEST_F(MessageTarget, large_put_outside_of_its_region_is_dropped) {
     EXPECT_EQ(target_.refusals().requests, ++refused);
   }
   EXPECT_TRUE(clean());
-  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  EXPECT_TRUE(target_.owes()) << "the sender gets a reply";
   EXPECT_TRUE(peers_.at(1).failure.ok());
 }
 
@@ -126,7 +126,7 @@ TEST_F(MessageTarget, large_put_is_dropped_after_deregistration) {
   EXPECT_EQ(target_.place(put, 50).to, nullptr);
   const Regions::Key heir = regions_.add(memory_.data() + 64, 128);
   EXPECT_EQ(heir.index, region_.index);
-  EXPECT_EQ(target_.place(put, 50).to, nullptr) << "it was taken for its heir";
+  EXPECT_EQ(target_.place(put, 50).to, nullptr) << "it was mistaken for its successor";
   target_.finish(put);
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().requests, 1U);
@@ -148,7 +148,7 @@ TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
     message.sequence = 1;
     message.kind = MessageKind::put;
     message.bytes = 100;
-    EXPECT_FALSE(target.begin(message)) << "it is believed again";
+    EXPECT_FALSE(target.begin(message)) << "its messages are accepted again";
   }
 }
 
@@ -203,7 +203,7 @@ TEST_F(MessageTarget, unexpected_or_oversized_large_answer_is_dropped) {
   ASSERT_TRUE(target_.begin(got));
   ASSERT_NE(target_.place(got, 0).to, nullptr);
   tickets_.release(get);
-  EXPECT_EQ(target_.place(got, 32).to, nullptr) << "it was given up";
+  EXPECT_EQ(target_.place(got, 32).to, nullptr) << "it was abandoned";
   target_.finish(got);
 }
 

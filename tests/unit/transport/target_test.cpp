@@ -176,7 +176,7 @@ TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
   }
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().strangers, 8U);
-  EXPECT_FALSE(target_.owes()) << "it was answered";
+  EXPECT_FALSE(target_.owes()) << "it got a reply";
   // The rank whose number the messages contained isn't affected: its next message is accepted.
   receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U);
@@ -207,7 +207,7 @@ TEST_F(MessageTarget, rejected_request_does_not_affect_others) {
   receive(signal, 8);
   EXPECT_TRUE(clean());
   EXPECT_EQ(target_.refusals().requests, 2U);
-  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  EXPECT_TRUE(target_.owes()) << "the sender gets a reply";
   receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
@@ -282,7 +282,7 @@ TEST_F(MessageTarget, answers_from_a_deregistered_region_are_not_sent) {
   Regions::Registered* const region = regions_.find(region_, 0, 1);
   region->uses = 0;
   target_.forget(*region);
-  EXPECT_TRUE(target_.owes()) << "whoever asked is told";
+  EXPECT_TRUE(target_.owes()) << "the sender gets a reply";
   target_.answer();
   EXPECT_EQ(region->sending, 0U);
   EXPECT_FALSE(target_.owes());

@@ -147,12 +147,12 @@ TEST(TcpLink, unanswered_connect_is_abandoned_with_the_cause) {
   const DeafPort deaf;
   Station client(0, 2, soon), to(1);
   ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
-  EXPECT_FALSE(client.link.arm()) << "it has a clock to look at";
+  EXPECT_FALSE(client.link.arm()) << "it has a deadline";
   client.say(to, pattern(10, 1));
   ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
   EXPECT_EQ(client.failed[0].sys_errno, ETIMEDOUT);
   ASSERT_EQ(client.lost_ranks.size(), 1U);
-  EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+  EXPECT_TRUE(client.link.arm()) << "a closed connection is still counted";
 }
 
 TEST(TcpLink, disconnect_while_connecting_returns_messages) {
@@ -165,7 +165,7 @@ TEST(TcpLink, disconnect_while_connecting_returns_messages) {
     client.link.disconnect(1, at_once);
     EXPECT_EQ(client.failed.size(), 1U);
     EXPECT_EQ(client.link.ending(), 0U);
-    EXPECT_TRUE(client.link.arm()) << "a connection that is gone is still counted";
+    EXPECT_TRUE(client.link.arm()) << "a closed connection is still counted";
     settle(client);
   }
 }

@@ -106,12 +106,12 @@ TEST(TcpLink, progress_returns_after_a_large_message) {
   std::size_t begun_behind = 0;
   for (std::size_t arrived = 0; arrived < many;) {
     ASSERT_TRUE(drive_until({&server}, [&] { return server.came.size() > arrived; }));
-    EXPECT_EQ(server.came.size(), ++arrived) << "one in a turn";
+    EXPECT_EQ(server.came.size(), ++arrived) << "one message per turn";
     if (!server.large_open) continue;
     ++begun_behind;
-    EXPECT_LE(server.large_read, most_gathered) << "no more than came with the end of the other";
+    EXPECT_LE(server.large_read, most_gathered) << "only the bytes that arrived with the end of the other message";
   }
-  EXPECT_GT(begun_behind, 0U) << "or nothing was tested";
+  EXPECT_GT(begun_behind, 0U) << "else the test tests nothing";
   for (std::size_t i = 0; i < many; ++i) EXPECT_TRUE(server.came[i].data == pattern(bytes, i));
 }
 
@@ -326,10 +326,10 @@ TEST(TcpLink, connection_kept_by_a_forked_process_is_forgotten) {
   ASSERT_TRUE(raw.say(pattern(200, 1)));
   ASSERT_TRUE(drive_until({&server}, [&] { return server.strangers == 1; }));
   settle(server);
-  EXPECT_TRUE(raw.say(pattern(200, 1))) << "the child doesn't hold it: this shows nothing";
+  EXPECT_TRUE(raw.say(pattern(200, 1))) << "the child doesn't have it open: the test tests nothing";
   for (int i = 0; i < 200; ++i) EXPECT_EQ(server.drive(), 0);
   pollfd ready{server.link.event_fd(), POLLIN, 0};
-  EXPECT_EQ(::poll(&ready, 1, 0), 0) << "the poll set tells of a connection that is gone";
+  EXPECT_EQ(::poll(&ready, 1, 0), 0) << "the poll set reports a closed connection";
   ::close(end[1]);
   ::waitpid(child, nullptr, 0);
   ::close(end[0]);

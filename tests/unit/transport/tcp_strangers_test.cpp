@@ -38,7 +38,7 @@ TEST(TcpLink, header_with_a_wrong_secret_is_unknown) {
   ASSERT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
   EXPECT_EQ(server.strangers, 1);
   EXPECT_EQ(server.came.size(), 1U);
-  EXPECT_TRUE(server.lost_ranks.empty()) << "the rank whose name was taken is hurt";
+  EXPECT_TRUE(server.lost_ranks.empty()) << "the rank whose number the stranger used is affected";
 }
 
 TEST(TcpLink, silent_connections_are_limited_and_a_rank_can_connect) {
@@ -51,7 +51,7 @@ TEST(TcpLink, silent_connections_are_limited_and_a_rank_can_connect) {
   }
   const auto open = std::ranges::count_if(silent, [](const auto& one) { return !one->ended(); });
   EXPECT_EQ(open, most);
-  EXPECT_FALSE(silent.back()->ended()) << "the oldest goes first";
+  EXPECT_FALSE(silent.back()->ended()) << "the oldest isn't closed first";
   EXPECT_EQ(server.strangers, 150 - most);
   expect_served(server, client);
 }
