@@ -54,7 +54,7 @@ class Bootstrap : public base::Exchange {
                       [[maybe_unused]] std::chrono::nanoseconds waited) noexcept {
     return false;
   }
-  /// Null if a job of this launcher can't go on without a rank that has ended.
+  /// Null if a job of this launcher can't continue without a rank that has ended.
   virtual Membership* membership() noexcept { return nullptr; }
 
   /// Sends the goodbye. Afterwards the exit of this rank isn't a failure. Not collective.

@@ -1,5 +1,5 @@
-// <hmc.h>: two programs that no launcher starts. The client puts bytes into the server's buffer and tells the server by
-// a control message. The server changes them, and the client reads them back.
+// <hmc.h>: two programs without a launcher. The client puts bytes into the server's buffer and notifies the server by a
+// control message. The server changes the bytes, and the client reads them back.
 //
 //   terminal 1:  06_two_terminals server 0.0.0.0
 //   terminal 2:  06_two_terminals client 10.0.0.1        the server's address

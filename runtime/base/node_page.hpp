@@ -126,10 +126,10 @@ class NodePage {
   std::atomic<std::uint32_t>* sleepers_ = nullptr;
 };
 
-/// The unmapped rest of the node page's file. The page holds a table of the parts that are taken. A part belongs to
-/// several ranks; one of them takes it and tells the others its number. It is free again, and all zeros, when each of
-/// them has dropped its share. A part of a rank that was killed stays taken until the job ends.
-/// All functions may be called by several ranks at a time; none waits for another rank.
+/// The unmapped rest of the node page's file. The page has a table of the parts that are in use. A part belongs to
+/// several ranks: one of them takes it and sends its number to the others. It is free again, and all zeros, when each
+/// of them has dropped its share. If one of them is killed, the part stays in use until the job ends.
+/// Several ranks may call all functions at the same time; none waits for another rank.
 class NodeArea {
  public:
   static constexpr std::uint32_t none = 0;

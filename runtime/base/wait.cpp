@@ -46,7 +46,7 @@ int Waiter::drive_wires() noexcept {
   try {
     report_(note, std::chrono::nanoseconds(now - start));
   } catch (const std::exception&) {
-    // Out of memory: the wait goes on without a report.
+    // Out of memory: the wait continues without a report.
   }
 }
 

@@ -259,7 +259,7 @@ class Provider {
   virtual std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
                                                   const Exported& exported, int device) const;
 
-  /// Null if HMC has no kernels for these devices. Otherwise Kernels::why_not() tells whether a device can run them.
+  /// Null if HMC has no kernels for these devices. Otherwise Kernels::why_not() reports whether a device can run them.
   virtual const Kernels* kernels() const noexcept { return nullptr; }
 };
 

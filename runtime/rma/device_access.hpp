@@ -82,7 +82,7 @@ class DeviceAccess {
 
   // ---- kernels and streams
   virtual void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
-  /// Tells whether kernels on this rank's device can access every part. Determined at the first call.
+  /// Whether kernels on this rank's device can access every part. Determined at the first call.
   virtual device::KernelReach& kernel_reach() = 0;
   virtual DeviceHandle device_handle(MemoryType type, int device) = 0;
   /// Collective. Allocates 64 KiB of host memory per rank in addition to its part.

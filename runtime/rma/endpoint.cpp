@@ -279,7 +279,7 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
       keep = to->mapped;
       guard.unlock();
     }
-    // Acquire: pairs with the release of a peer that has told this thread of its bytes.
+    // Acquire: pairs with the release of a peer that stored the bytes before it notified this thread.
     std::atomic_thread_fence(std::memory_order_acquire);
     transport::load_bytes(local, source, size);
     return {};

@@ -168,7 +168,7 @@ class AmWire final : public OpenWire, private LinkUser {
   unsigned turn_ = 0;
   std::uint64_t fences_ = 0;   // calls of fence(); only the owner
   std::uint64_t ordered_ = 0;  // the value of fences_ at the last fence of the link's one-sided puts
-  // Relaxed: it only tells the progress thread that the owner makes progress; it publishes no data.
+  // Relaxed: it only shows the progress thread that the owner makes progress; it publishes no data.
   std::atomic<std::uint64_t> driven_{0};
   bool thread_asleep_ = true;  // also before the thread starts
   int came_while_arming_ = 0;
