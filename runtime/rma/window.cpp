@@ -309,7 +309,7 @@ std::shared_ptr<std::byte> allocate_in_window(const Place& place, std::size_t by
 }
 
 std::uint64_t offset_in_window(const Place& place, const std::byte* address) {
-  if (place.heap == nullptr) throw Error(Code::invalid_argument, "Buffer::offset", "this Buffer lies in no window");
+  if (place.heap == nullptr) throw Error(Code::invalid_argument, "Buffer::offset", "this Buffer isn't in a window");
   return address == nullptr ? 0 : static_cast<std::uint64_t>(address - place.heap->data());
 }
 

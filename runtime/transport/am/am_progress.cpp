@@ -33,7 +33,8 @@ void AmWire::lost(int rank, const char* why, int error) noexcept {
   if (options_.fails_job && lost_.rank < 0) lost_.rank = rank;
 }
 
-/// Counts intervals in which the owner makes progress: an owner that was descheduled first sees what has arrived.
+/// Counts intervals in which the owner makes progress: an owner that was descheduled first handles the messages that
+/// have arrived.
 void AmWire::watch_lost() noexcept {
   const std::int64_t now = base::now_ns();
   if (now - lost_.counted_ns < lost_interval_ns) return;
