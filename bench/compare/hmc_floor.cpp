@@ -225,7 +225,8 @@ class Rows {
   std::vector<Row> rows_;
 };
 
-/// Measures rows and prints them. The ranks meet by the bare loops, so that HMC isn't measured with its own barrier.
+/// Measures rows and prints them. The bare loops synchronize the ranks, so that HMC isn't measured with its own
+/// barrier.
 class Table {
  public:
   Table(Floor& floor, int rounds) : floor_(floor), rounds_(rounds) {}
@@ -332,7 +333,7 @@ int run_rank(const Options& options, Boards& boards, int rank) {
   return options.check && missed > 0 ? 1 : 0;
 }
 
-/// What hmcrun would set, so that the ranks join one job.
+/// Sets the variables that hmcrun would set, so that the ranks join one job.
 void set_job_environment(int ranks) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

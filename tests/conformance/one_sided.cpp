@@ -109,7 +109,7 @@ HMC_SPMD_TEST(OneSided, verbs_complete_at_a_stopped_target) {
   window.close();
 }
 
-// The operations of all kinds meet on the same words: native ones and those that are built from compare-swaps. With
+// Operations of all kinds access the same words: native ones and loops of compare-swaps. With
 // HMC_RDMA_DEVICE or UCX_NET_DEVICES per rank the requests come from different devices.
 HMC_SPMD_TEST(OneSided, atomics_of_all_kinds_are_exact_at_one_target) {
   Fixture on(me);
@@ -202,7 +202,7 @@ HMC_SPMD_TEST(OneSided, killed_peer_fails_only_its_own_transfers) {
     pass([&](Ticket& t) { return window.to(peer).put(bytes, source.data(), bytes, t); });
     pass([&](Ticket& t) { return on.wire().flush(peer, t); });
   }
-  // The victim can't take part in an orderly end. A rank that left early would fail the others' transfers.
+  // The victim can't take part in a close. A rank that left early would fail the others' transfers.
   const std::uint64_t arrived = 2 * bytes + 8 * static_cast<std::uint64_t>(me.size);
   for (const int peer : on.peers())
     if (peer != victim)

@@ -3,7 +3,7 @@
 //   MODE: calls   put, get, atomics, barrier, allreduce, window creation
 //         init    the victim dies during Runtime::init
 //         shrink  a second rank dies while the others are in shrink()
-//           forever  no rank dies: the test ends a host
+//         forever no rank dies: the test ends a host
 //   FILE: shared by the ranks; holds each rank's time of death.
 // A survivor prints "survivor R code CODE peer P after US us in CALL: TEXT"; in mode shrink also
 // "shrunk R to SIZE after US us".

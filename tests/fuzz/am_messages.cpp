@@ -1,7 +1,7 @@
 // Active messages of a peer with the secret, and of a process without it.
 //
 // The input is a list of {flags, header, data}. A flag replaces a field of the header by the value that the target
-// accepts; so the fuzzer gets behind the checks that it can't pass by itself.
+// accepts; so the fuzzer reaches the code after checks that it can't pass itself.
 #include <algorithm>
 #include <cstring>
 #include <vector>

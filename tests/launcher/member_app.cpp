@@ -1,15 +1,15 @@
-// member_app: ranks that joined their job, and one of them, the odd one, does something.
+// member_app: ranks that have joined their job. Rank R differs from the others.
 //
-//   member_app well           all meet in a barrier and close
+//   member_app well           all enter a barrier and close
 //   member_app die R          R prints "died NS" and is killed; the others are in a barrier
 //   member_app quiet R        R ends with status 0 without close
 //   member_app abort R        R aborts the job with 7
-//   member_app absent R       R never comes to the barrier
+//   member_app absent R       R never enters the barrier
 //   member_app exit R         R ends with status 1; the others are in Window::close
 //   member_app stop R         R stops itself (SIGSTOP) in place of the barrier
 //   member_app put R          R stops itself; the others put more to it than sockets hold, and enter the barrier
 //   member_app put_nb R       the same, with put_nb
-//   member_app late R FILE    R comes to the barrier when FILE exists
+//   member_app late R FILE    R enters the barrier when FILE exists
 //   member_app late_start R FILE    R calls Runtime::init when FILE exists
 //   member_app stay           all print "here", and stay until they are ended
 //

@@ -60,7 +60,7 @@ class CheckLayers(Tree):
         self.assert_refused("runtime/base/bad.cpp", '"runtime/transport/wire.hpp"')
 
     def test_collectives_may_not_name_what_a_header_of_windows_brings_along(self):
-        self.write("collectives/bad.cpp", "// transport:: may be spoken of\ntransport::Wire* wire = nullptr;\n")
+        self.write("collectives/bad.cpp", "// transport:: may be named in a comment\ntransport::Wire* wire = nullptr;\n")
         self.assertEqual(self.check(), ["collectives/bad.cpp:2: transport::: collectives may not name it"])
 
     def test_collectives_may_include_one_header_of_shm_and_no_other(self):

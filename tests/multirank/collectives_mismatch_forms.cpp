@@ -1,4 +1,4 @@
-// Mismatches in every form of carrying out a collective, and in calls long past.
+// Mismatches in every form of a collective, and in calls that were made long ago.
 #include "tests/multirank/collectives_mismatch.hpp"
 
 namespace hmc {

@@ -24,7 +24,7 @@ std::uint64_t sum_of(TestRank& me, std::uint64_t mine) {
   return sum;
 }
 
-/// A function that releases can't be refused. A function that queries has a result for "unknown".
+/// Functions whose failure isn't reported: a release, and a query, whose result is then "unknown".
 bool may_stay_unheard(const std::string& call) {
   for (const char* part :
        {"Unmap", "Free", "free", "Release", "Close", "Pop", "Destroy", "PointerGetAttribute", "SetDevice", "setDevice",

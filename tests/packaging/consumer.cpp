@@ -1,4 +1,4 @@
-// What a user of the installed HMC writes: moves a value, adds up, and says so.
+// A program of a user of the installed HMC: puts a value, allreduces a value, and prints the result.
 #include <cstdio>
 
 #include <hmc/hmc.hpp>

@@ -17,7 +17,7 @@ RESULT = re.compile(r"rank (\d+) code (\w+) peer (-?\d+): (.*)")
 
 
 def plan(seed):
-    """What the run with this seed does."""
+    """The parameters of the run with this seed."""
     draw = random.Random(seed)
     ranks = draw.choice([2, 3, 4, 5, 8])
     nodes = draw.choice([1, 1, 2])

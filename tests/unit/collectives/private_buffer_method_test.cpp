@@ -55,7 +55,7 @@ TEST(MethodTrials, slow_trial_calls_change_nothing) {
     // Two of six measurements are disturbed.
     const bool disturbed = calls++ % 6 < 2;
     ways.record_time(1 << 18, way.is_new, disturbed && !way.is_new ? 4'000'000 : way.is_new ? 45'000 : 30'000);
-    EXPECT_EQ(way.is_new, (calls - 1) % 12 >= 6);  // what is usual is taken on
+    EXPECT_EQ(way.is_new, (calls - 1) % 12 >= 6);  // it follows a change that lasts
   }
 }
 

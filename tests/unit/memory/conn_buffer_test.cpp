@@ -116,7 +116,7 @@ TEST_F(ConnBufferKinds, default_kind_is_the_accelerator_or_the_host) {
   EXPECT_EQ(unnamed.mem_type, MemoryType::CPU);
   std::memset(unnamed.ptr, 0x3C, bytes);
   const ConnBuffer moved = std::move(best);
-  EXPECT_EQ(best.mem_type, MemoryType::DEFAULT);  // NOLINT: what a move leaves is documented
+  EXPECT_EQ(best.mem_type, MemoryType::DEFAULT);  // NOLINT: the state after a move is documented
   EXPECT_EQ(moved.mem_type, MemoryType::NVIDIA_GPU);
 
   const auto data = pattern(1000, 5);
