@@ -1,4 +1,4 @@
-// Endpoint: one-sided access to the memory of processes that aren't ranks of one job. Peers come and go.
+// Endpoint: one-sided access to the memory of processes that aren't ranks of one job. Peers are added and removed.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace hmc::rma {
 
-/// Owns the wires of one buffer and its peers. Each side numbers its peers on its own: reserve() takes a number,
-/// offer() is what the peer needs to reach this side as that number, connect() takes what the peer has offered. The
-/// caller carries offers and descriptors over an authenticated connection. The buffer is registered once per wire.
+/// Owns the wires of one buffer and its peers. Each side numbers its own peers: reserve() returns a number, offer()
+/// returns the data with which that peer reaches this side, and connect() takes the peer's offer. The caller sends
+/// offers and descriptors over an authenticated connection. The buffer is registered once per wire.
 ///
-/// Beside the buffer, each pair of peers has control words: a peer stores into its words here, in order after its puts.
+/// In addition to the buffer, each pair of peers has control words: a peer stores into its words here, after its puts.
 ///
-/// put and get return when the bytes are visible at the peer, or have arrived here; the forms with a ticket return at
-/// once. The peer's CPU serves them on the wire's own thread, so a peer that computes delays nothing.
+/// put and get start a transfer; wait() returns when the bytes are visible at the peer, or have arrived here. A peer
+/// that computes doesn't delay them: its memory is mapped, or its device or the wire's progress thread serves them.
 /// Threads: any. One lock covers the wires; a wait releases it between polls.
 class Endpoint {
  public:
@@ -50,7 +50,7 @@ class Endpoint {
   /// Returns a number for a new peer; -1 if most_peers are in use. A number isn't used again, so a call with the number
   /// of a removed peer fails.
   int reserve();
-  /// What the peer needs: this buffer's size, the place of its control words, and address and key per wire.
+  /// The data that the peer needs: this buffer's size, the place of its control words, and address and key per wire.
   base::Bytes offer(int peer);
   /// A peer's memory in this process, if both are on one node.
   struct Mapped {
