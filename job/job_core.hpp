@@ -36,7 +36,7 @@ class JobCore {
   bool is_replacement() const noexcept;
 
  private:
-  /// What a new job replaces.
+  /// The objects that a new job replaces.
   struct Parts {
     std::shared_ptr<bootstrap::Bootstrap> bootstrap;
     std::shared_ptr<rma::Fabric> fabric;

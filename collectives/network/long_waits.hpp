@@ -1,4 +1,4 @@
-// LongWaits: what a rank does in a long wait of a team: it detects mismatches before the deadline.
+// LongWaits: detects mismatches in a long wait of a team, before the deadline.
 #pragma once
 
 #include <cstdint>

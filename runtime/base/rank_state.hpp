@@ -1,4 +1,4 @@
-// RankState: what a rank is doing, read from its activity line, for error texts and tools.
+// RankState: the current call and state of a rank, read from its activity line, for error texts and tools.
 #pragma once
 
 #include <sys/types.h>

@@ -30,7 +30,7 @@ namespace {
   detail.has_extent = true;
   detail.sys_errno = error;
   detail.message = fmt::format("{} of {} bytes of shared memory: {}", what, bytes, std::strerror(error));
-  if (memory) detail.hint = "ask for less, or raise the memory limit of this container or session";
+  if (memory) detail.hint = "use less memory, or raise the memory limit of this container or session";
   throw Error(std::move(detail));
 }
 

@@ -36,7 +36,7 @@ struct DeviceWatch {
   std::int64_t again_ns = 0;  ///< kernels' stores don't change the count, so the word is read again at this time
 };
 
-/// WindowPeers test their mappings with the probe in the first bytes of the memory. The bytes hold the probe from the
+/// Peers test their mappings with the probe in the first bytes of the memory. The bytes hold the probe from the
 /// constructor to give_back(), or to the destructor if the creation fails. One thread, in addition to the agent's.
 class DevicePart {
  public:

@@ -24,7 +24,7 @@ enum class Output {
 /// the provider supports that; the provider reuses this memory. If one buffer contains the other (in place), its copy
 /// contains the other's copy.
 ///
-/// A collective has one copy in and one copy out, without overlapping pieces. WindowPeers with host buffers execute one
+/// A collective has one copy in and one copy out, without overlapping pieces. Ranks with host buffers execute one
 /// collective, so this rank must also execute one.
 ///
 /// Order of use: constructor, take(), the collective, finish(). A plan repeats the last three steps in each run. One

@@ -75,7 +75,7 @@ class Agent {
   /// Throws Error if no thread can be created. `control`, `memory` and the fabric outlive it.
   /// `far_origins`: some clients are on other nodes, and can't wake it.
   Agent(const rma::Fabric& fabric, const DeviceMemory& memory, std::byte* control, bool far_origins);
-  ~Agent();  ///< stops and joins
+  ~Agent();  ///< stops and joins the thread
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 

@@ -1,5 +1,5 @@
-// Provider: the interface to one kind of memory, and what it creates: allocations, streams, exported memory. Upper
-// layers access memory through providers and never assume that the host can read an address.
+// Provider: the interface to one kind of memory, and the objects that it creates: allocations, streams, exported
+// memory. Upper layers access memory through providers and never assume that the host can read an address.
 #pragma once
 
 #include <cstddef>

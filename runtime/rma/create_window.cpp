@@ -95,7 +95,7 @@ void throw_first_cause(const std::vector<Description>& ranks, const TeamCore& te
 struct Demand {
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;
-  std::uint32_t in_area = base::NodeArea::none;  // of the node's first rank: the number of the team's memory
+  std::uint32_t in_area = base::NodeArea::none;  // of the node's first rank: number of the team's memory in the area
   base::AvailableMemory room;
   std::string failure;  // empty: none
 
@@ -165,7 +165,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
   if (!shortage) return;
   detail.code = Code::out_of_memory;
   detail.message = *shortage;
-  detail.hint = "ask for less, use fewer ranks on a machine, or raise the memory limit of this container or session";
+  detail.hint = "use less memory, use fewer ranks per machine, or raise the memory limit of this container or session";
   throw AgreedError(std::move(detail));
 }
 

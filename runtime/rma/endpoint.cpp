@@ -26,7 +26,7 @@ struct Endpoint::Peer {
   std::byte* direct = nullptr;
   std::shared_ptr<base::Segment> mapped_control;
   std::byte* words = nullptr;  // this side's control words at the peer, if mapped
-  // Else.
+  // Otherwise, over a wire.
   transport::OpenWire* wire = nullptr;
   std::unique_ptr<transport::Channel> channel;  // null: the wire can't reach the buffer
   std::unique_ptr<transport::Channel> control;

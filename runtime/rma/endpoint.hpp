@@ -63,7 +63,7 @@ class Endpoint {
   void connect(int peer, base::ByteView offer, const std::string& wire, Mapped mapped);
   /// The control words of all peers, for Mapped::control. The word at nonce_at belongs to the caller.
   const std::shared_ptr<base::Segment>& control() const noexcept { return control_; }
-  /// Ends all transfers of the peer with a failure and frees its number.
+  /// All transfers of the peer fail. Its place is then free for another peer, unless a wire still sends to this one.
   void remove(int peer) noexcept;
   /// ok, or the first failure of the peer's wire.
   base::Status status(int peer) const noexcept;

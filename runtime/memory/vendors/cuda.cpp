@@ -86,7 +86,7 @@ class CudaVmm final : public VmmCalls {
   std::string why_no_fabric(int device) const override {
     int yes = 0;
     if (!api_.device_attribute(&yes, attribute_fabric, device).ok()) return "the driver is older than CUDA 12.3";
-    return yes != 0 ? "" : "the device's memory has no handles for a fabric";
+    return yes != 0 ? "" : "the device's memory can't be exported as a fabric handle";
   }
   DriverResult export_fabric(IpcHandle& theirs, Handle handle) const noexcept override {
     return api_.export_handle(theirs.bytes, handle, handle_fabric, 0);

@@ -56,7 +56,7 @@ class HipVmm final : public VmmCalls {
 
   // The device attribute for this differs between versions, so the trial determines whether a device supports it.
   std::string why_not(int) const override {
-    if (version_ < version_of(6, 0)) return "before ROCm 6 the properties of its memory were laid out otherwise";
+    if (version_ < version_of(6, 0)) return "HMC's layout of hipMemAllocationProp is that of ROCm 6 and later";
     return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
   }
   DriverResult granularity(std::size_t& bytes, int device) const noexcept override {
@@ -122,7 +122,7 @@ class HipKernels final : public KernelCalls {
     return hip_.launch(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr);
   }
   // HIP's streams wait only for words in signal memory, which processes can't share.
-  std::string why_no_words(int) const override { return "HIP's streams wait for no words that processes share"; }
+  std::string why_no_words(int) const override { return "HIP's streams can't wait for words that processes share"; }
   DriverResult register_host(void*, std::size_t) const noexcept override { return no_words; }
   DriverResult unregister_host(void*) const noexcept override { return no_words; }
   DriverResult device_address(void*&, void*) const noexcept override { return no_words; }

@@ -1,4 +1,4 @@
-// ConnBufferKinds of every kind, and copies between any two, through the process's own registry.
+// ConnBuffers of every kind, and copies between any two, through the process's own registry.
 #include <cstring>
 
 #include <hmc/buffer.hpp>

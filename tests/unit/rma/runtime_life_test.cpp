@@ -32,7 +32,7 @@ TEST(RuntimeLife, moved_from_runtime_reports_closed) {
   EXPECT_EQ(code_of([&] { (void)first.node(0); }), Code::closed);
   EXPECT_EQ(code_of([&] { (void)first.counters(); }), Code::closed);
   EXPECT_EQ(code_of([&] { (void)first.launcher(); }), Code::closed);
-  first.abort(1, "nobody hears it");
+  first.abort(1, "no rank gets this");
 }
 
 TEST(RuntimeLife, second_close_reports_closed) {

@@ -28,7 +28,7 @@ using am::MessageKind;
 using am::Sending;
 
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
-/// The longest data that a AmConnection receives into its buffer; longer data is read directly to its destination.
+/// The longest data that an AmConnection receives into its buffer; longer data is read directly to its destination.
 constexpr std::size_t most_gathered = 8 * 1024 + 256 - header_bytes;
 
 /// Depends on the position and on `seed`.
