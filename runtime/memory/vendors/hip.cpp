@@ -56,7 +56,8 @@ class HipVmm final : public VmmCalls {
 
   // The device attribute for this differs between versions, so the trial determines whether a device supports it.
   std::string why_not(int) const override {
-    if (version_ < version_of(6, 0)) return "HMC's layout of hipMemAllocationProp is that of ROCm 6 and later";
+    // The layout of hipMemAllocationProp changed in ROCm 6.
+    if (version_ < version_of(6, 0)) return "the library is older than ROCm 6";
     return hip_.create && hip_.import_handle && hip_.set_access ? "" : "the library has no virtual memory management";
   }
   DriverResult granularity(std::size_t& bytes, int device) const noexcept override {
