@@ -1,4 +1,4 @@
-// pmi1: the launchers that speak PMI-1 over PMI_FD: hydra (MPICH, Intel MPI).
+// pmi1: the launchers that use PMI-1 over PMI_FD: hydra (MPICH, Intel MPI).
 #pragma once
 
 #include <memory>

@@ -29,7 +29,7 @@ enum Word : std::size_t {
   data_bytes,  // by the sender of send_data: the length of message `data_message`
   data_message,
   data_chunks,   // the number of chunks put into the receiver's halves so far, over all messages
-  data_verdict,  // by the receiver: verdict on message `data_answer`
+  data_verdict,  // by the receiver of message `data_answer`: accepted or too_long
   data_grant,    // the sender may put the chunks below this number
   data_answer,
   receive_offset,  // by the receiver of `send`: the position in its buffer of message `receive_message`

@@ -135,7 +135,7 @@ HostBlock HostProvider::take_block(int, std::size_t) const {
 }
 void HostProvider::give_back(HostBlock) const noexcept {}
 std::shared_ptr<void> HostProvider::pin(int, void*, std::size_t) const {
-  throw Error(Code::unsupported, "pin", "no device's driver is asked");
+  throw Error(Code::unsupported, "pin", "the host has no driver that pins memory");
 }
 
 std::string HostProvider::why_not(SharingKind kind) const {

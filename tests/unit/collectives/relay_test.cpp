@@ -30,7 +30,7 @@ FailureReport report_of(Signature tenth, Code code = Code::timeout, std::uint64_
   return report;
 }
 
-/// The team of a simulated job. A live rank hears the alarm, then relays; a dead one does neither.
+/// The team of a simulated job. A live rank reads the alarm, then relays it; a dead rank does neither.
 struct SimulatedTeam {
   explicit SimulatedTeam(int size) : ranks(static_cast<std::size_t>(size)) {}
   struct Rank {
