@@ -79,7 +79,7 @@ struct CtrlMsgHeader {
 ///    another process with the same number is refused. Two processes may connect to each other at the same time.
 ///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.
 ///  - A wait ends after HMC_TIMEOUT_S (300) seconds. If the peer has died or has disconnected, calls return false at
-///    once, after all messages that it sent were received.
+///    once, after all messages that it sent were received, also if it has connected again meanwhile.
 ///
 /// Functions return false on failure. Failures to listen and to connect are logged. No function raises a signal.
 /// Threads: any.
@@ -152,8 +152,14 @@ class HMC_API CtrlSocketManager {
   void closeConnection(const std::string& ip);
 
  private:
+  friend class Communicator;  // its functions return the reason
   CtrlSocketManager();
   ~CtrlSocketManager() = default;
+  status_t try_start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path);
+  status_t try_connect(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id);
+  status_t try_connect(CtrlId peer_id, const std::string& uds_path, CtrlId self_id);
+  status_t try_send(CtrlId peer_id, CtrlMsgType type, const void* payload, std::size_t len, std::uint16_t flags);
+  status_t try_recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload);
   static bool unpack(const CtrlMsgHeader& header, const std::vector<std::uint8_t>& bytes, CtrlMsgType type, void* to,
                      std::size_t size);
   class State;

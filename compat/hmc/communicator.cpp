@@ -14,24 +14,12 @@ using base::Status;
 using compat::Move;
 using compat::Peer;
 using compat::PeerName;
+using compat::to_status;
 
 namespace {
 
 constexpr std::size_t default_chunk_bytes = std::size_t{4} << 20;
 constexpr auto longest_connect = std::chrono::seconds(30);
-
-status_t to_status(Code code) noexcept {
-  switch (code) {
-    case Code::success: return status_t::SUCCESS;
-    case Code::unsupported:
-    case Code::unavailable: return status_t::UNSUPPORT;
-    case Code::invalid_config:
-    case Code::invalid_argument: return status_t::INVALID_CONFIG;
-    case Code::timeout: return status_t::TIMEOUT;
-    case Code::not_found: return status_t::NOT_FOUND;
-    default: return status_t::ERROR;
-  }
-}
 
 /// The wires for peers on other nodes, in order of preference.
 std::vector<std::string> wires_for(ConnType type, const base::Env& env, const base::Log& log) {
@@ -289,20 +277,24 @@ status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* re
 // ---- control messages. CtrlSocketManager logs failures to listen and to connect.
 
 status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
-  return CtrlSocketManager::instance().sendU64(peer, tag) ? status_t::SUCCESS : status_t::ERROR;
+  return CtrlSocketManager::instance().try_send(peer, CTRL_INT, &tag, sizeof tag, 0);
 }
 
 status_t Communicator::ctrlRecv(CtrlId peer, std::uint64_t* tag) {
   if (tag == nullptr) return status_t::INVALID_CONFIG;
-  return CtrlSocketManager::instance().recvU64(peer, *tag) ? status_t::SUCCESS : status_t::ERROR;
+  CtrlMsgHeader header{};
+  std::vector<std::uint8_t> bytes;
+  const status_t status = CtrlSocketManager::instance().try_recv(peer, header, bytes);
+  if (status != status_t::SUCCESS) return status;
+  return CtrlSocketManager::unpack(header, bytes, CTRL_INT, tag, sizeof *tag) ? status_t::SUCCESS : status_t::ERROR;
 }
 
 status_t Communicator::initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
   auto& manager = CtrlSocketManager::instance();
   const bool was_running = manager.isServer();
-  if (!manager.start(bind_ip, tcp_port, uds_path)) return status_t::ERROR;
-  if (!was_running) core_->runs_ctrl_server = true;
-  return status_t::SUCCESS;
+  const status_t status = manager.try_start(bind_ip, tcp_port, uds_path);
+  if (status == status_t::SUCCESS && !was_running) core_->runs_ctrl_server = true;
+  return status;
 }
 
 status_t Communicator::closeCtrl() {
@@ -316,9 +308,8 @@ status_t Communicator::connectCtrl(CtrlId peer_id, CtrlId self_id, const CtrlLin
   auto& manager = CtrlSocketManager::instance();
   const bool by_path = link.transport == CtrlTransport::UDS;
   if (by_path ? link.uds_path.empty() : link.ip.empty() || link.port == 0) return status_t::INVALID_CONFIG;
-  const bool connected = by_path ? manager.connectUds(peer_id, link.uds_path, self_id)
-                                 : manager.connectTcp(peer_id, link.ip, link.port, self_id);
-  return connected ? status_t::SUCCESS : status_t::ERROR;
+  return by_path ? manager.try_connect(peer_id, link.uds_path, self_id)
+                 : manager.try_connect(peer_id, link.ip, link.port, self_id);
 }
 
 status_t Communicator::closeCtrlPeer(CtrlId peer_id) {

@@ -20,6 +20,7 @@
 
 namespace hmc::compat {
 
+using base::Status;
 using bootstrap::ControlConnection;
 using bootstrap::Frame;
 using bootstrap::PeerLoop;
@@ -67,6 +68,12 @@ class FolderLock {
   base::UniqueFd folder_;
 };
 
+/// Also if messages that the peer sent before are unread.
+bool closed_by_peer(int socket) noexcept {
+  pollfd state{socket, POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
 /// The IP of one end of a connection, without the mapping of IPv4 into IPv6; empty for other families.
 std::string ip_of(const sockaddr_storage& end) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -86,6 +93,12 @@ std::string own_ip(int socket) {
 
 std::string with_port(const std::string& ip, std::uint16_t port) {
   return ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, port) : fmt::format("[{}]:{}", ip, port);
+}
+
+/// False for a host's name.
+bool is_numeric(const std::string& ip) noexcept {
+  std::array<std::byte, sizeof(in6_addr)> address;
+  return ::inet_pton(AF_INET, ip.c_str(), address.data()) == 1 || ::inet_pton(AF_INET6, ip.c_str(), address.data()) == 1;
 }
 
 /// True if the IP is an address of this machine, in this network namespace.
@@ -161,6 +174,19 @@ std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept {
     case ControlType::message: return longest_message_bytes + sizeof(std::uint32_t);
   }
   return std::nullopt;
+}
+
+status_t to_status(Code code) noexcept {
+  switch (code) {
+    case Code::success: return status_t::SUCCESS;
+    case Code::unsupported:
+    case Code::unavailable: return status_t::UNSUPPORT;
+    case Code::invalid_config:
+    case Code::invalid_argument: return status_t::INVALID_CONFIG;
+    case Code::timeout: return status_t::TIMEOUT;
+    case Code::not_found: return status_t::NOT_FOUND;
+    default: return status_t::ERROR;
+  }
 }
 
 const Instance& own_instance() {
@@ -245,7 +271,19 @@ base::UniqueFd SocketFile::connect(const std::string& path) {
 // ---- ControlLink
 
 void ControlLink::add(ControlConnection connection) {
+  std::vector<base::UniqueFd> none;
   const std::lock_guard guard(mutex_);
+  std::erase_if(lines_, [&](const std::shared_ptr<Line>& line) {
+    const std::lock_guard line_guard(line->mutex);
+    ControlConnection& old = line->connection;
+    if (!old.ended() && !closed_by_peer(old.fd())) return false;
+    for (;;) {
+      while (auto frame = old.next(none))
+        if (frame->type == type_of(ControlType::message)) unread_.push_back(std::move(frame->payload));
+      if (old.ended()) return true;
+      old.read();  // the kernel has all that the peer sent: this ends
+    }
+  });
   lines_.push_back(std::make_shared<Line>(std::move(connection)));
 }
 
@@ -259,8 +297,7 @@ bool ControlLink::alive() {
   const auto all = lines();
   return !all.empty() && std::none_of(all.begin(), all.end(), [](const auto& line) {
     const std::lock_guard guard(line->mutex);
-    line->connection.read();
-    return line->connection.ended();
+    return line->connection.ended() || closed_by_peer(line->connection.fd());
   });
 }
 
@@ -269,18 +306,19 @@ int ControlLink::fd() {
   return all.empty() ? -1 : all.front()->connection.fd();
 }
 
-bool ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
+Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
+  const Status gone = Status::failure(Code::peer_failed, "the peer has disconnected or died");
   const auto all = lines();
-  if (all.empty()) return false;
+  if (all.empty()) return gone;
   Line& line = *all.front();
   std::unique_lock guard(line.mutex);
-  line.connection.read();  // shows whether the peer has closed the connection
-  if (line.connection.ended()) return false;
+  if (line.connection.ended() || closed_by_peer(line.connection.fd())) return gone;
   line.connection.send_encoded(type_of(ControlType::message), message);
   while (line.connection.wants_write() && !line.connection.ended()) {
+    if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't read the message in time");
+    guard.unlock();  // add() locks in the other order
     const auto now_open = lines();
-    if (deadline.expired() || now_open.empty()) return false;
-    guard.unlock();
+    if (now_open.empty()) return gone;
     // Read all connections, so that two processes that send to each other don't both wait for space. The peer may send
     // on a connection that appears meanwhile, so poll again after a short time.
     std::vector<pollfd> waits{{line.connection.fd(), POLLIN | POLLOUT, 0}};
@@ -299,14 +337,24 @@ bool ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
     line.connection.read();
     line.connection.write();
   }
-  return !line.connection.ended();
+  return line.connection.ended() ? gone : Status{};
 }
 
-std::optional<base::Bytes> ControlLink::receive(base::Deadline deadline) {
+Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
   std::vector<base::UniqueFd> none;
   std::vector<pollfd> waits;
   for (;;) {
-    const auto all = lines();
+    std::vector<std::shared_ptr<Line>> all;
+    {
+      const std::lock_guard guard(mutex_);
+      if (closed_) return Status::failure(Code::closed, "the connection was closed");
+      if (!unread_.empty()) {
+        message = std::move(unread_.front());
+        unread_.pop_front();
+        return {};
+      }
+      all = lines_;
+    }
     waits.clear();
     for (const auto& line : all) {
       const std::lock_guard guard(line->mutex);
@@ -315,10 +363,17 @@ std::optional<base::Bytes> ControlLink::receive(base::Deadline deadline) {
         line->connection.read();
         frame = line->connection.next(none);
       }
-      if (frame && frame->type == type_of(ControlType::message)) return std::move(frame->payload);
+      if (frame && frame->type == type_of(ControlType::message)) {
+        message = std::move(frame->payload);
+        return {};
+      }
       if (!line->connection.ended()) waits.push_back({line->connection.fd(), POLLIN, 0});
     }
-    if (waits.empty() || deadline.expired()) return std::nullopt;
+    if (waits.empty()) {
+      if (lines() != all) continue;  // the peer has connected again
+      return Status::failure(Code::peer_failed, "the peer has disconnected or died");
+    }
+    if (deadline.expired()) return Status::failure(Code::timeout, "no message has arrived in time");
     // A second connection of the peer may appear meanwhile; its first message is received after this poll.
     (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
   }
@@ -407,8 +462,8 @@ std::string ControlPlane::adopt(const std::string& name, const Instance& instanc
     std::shared_ptr<ControlLink>& link = links_[name];
     if (link != nullptr && link->instance() != instance && link->alive())
       return fmt::format("another process is connected as {}", name);
-    if (link == nullptr || link->instance() != instance || !link->alive())
-      link = std::make_shared<ControlLink>(instance);
+    // The same process keeps its link: messages of its earlier connection may be unread.
+    if (link == nullptr || link->instance() != instance) link = std::make_shared<ControlLink>(instance);
     link->add(take());
   }
   changed_.notify_all();
@@ -435,7 +490,8 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
 
 void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const std::string& mine) {
   if (!access_.admits(socket.get()))
-    throw Error(Code::refused, "control", fmt::format("{} is on another machine or belongs to another user", name),
+    throw Error(access_.has_secret ? Code::refused : Code::invalid_config, "control",
+                fmt::format("{} is on another machine or belongs to another user", name),
                 "set the same HMC_SECRET on both sides");
   const std::string stated = mine.empty() ? "@" + own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
@@ -461,11 +517,15 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
 void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, std::uint16_t port,
                                const std::string& mine) {
   const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
+  if (!access_.has_secret && is_numeric(ip) && !is_own(ip))
+    throw Error(Code::invalid_config, "control", fmt::format("{} is on another machine, and HMC_SECRET isn't set", ip),
+                "set the same HMC_SECRET on both sides");
   const bool near = transport_ != CtrlTransport::tcp && is_own(ip);
   if (!near && transport_ == CtrlTransport::uds)
     throw Error(Code::unavailable, "control", fmt::format("{} isn't an address of this machine", ip),
                 "CTRL_TRANSPORT=uds reaches processes of this machine only");
   base::UniqueFd socket;
+  Code code = Code::timeout;
   std::string why;
   do {
     if (near) {
@@ -485,10 +545,11 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
     } catch (const Error& error) {
       if (error.detail().operation == "control") throw;
       why = error.detail().message;
-      if (error.code() != Code::timeout) break;
+      code = error.code();
+      if (code != Code::timeout) break;
     }
   } while (!limit.expired());
-  throw Error(Code::timeout, "control",
+  throw Error(code, "control",
               fmt::format("no connection to {}{}{}", with_port(ip, port), why.empty() ? "" : ": ", why),
               "check that the peer listens at this address");
 }
@@ -502,7 +563,7 @@ void ControlPlane::connect_file(const std::string& name, const std::string& path
     (void)::poll(nullptr, 0, 5);
     socket = SocketFile::connect(path);
   }
-  if (!socket) throw Error(Code::unavailable, "control", fmt::format("no process listens on {}", path));
+  if (!socket) throw Error(Code::timeout, "control", fmt::format("no process listens on {}", path));
   connect(name, std::move(socket), mine);
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,11 +13,17 @@
 #include <string>
 #include <vector>
 
+#include <hmc/error.hpp>
+
 #include "bootstrap/tcp/peer_loop.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/status.hpp"
 
 namespace hmc::compat {
+
+/// The status_t of a failure in <hmc.h>.
+status_t to_status(Code code) noexcept;
 
 /// The timeout of calls that have no timeout parameter, unless HMC_TIMEOUT_S is set.
 inline constexpr std::chrono::seconds default_timeout{300};
@@ -60,8 +67,9 @@ class SocketFile {
   std::uint64_t device_ = 0, inode_ = 0;  // the file is removed only while it is still this one
 };
 
-/// All connections to one peer. Both processes may have connected, so there may be two: each side sends on its first
-/// and receives from all, so messages stay in order. Threads: any.
+/// All connections to one peer process. Both processes may have connected, so there may be two: each side sends on its
+/// first and receives from all, so messages stay in order. If the peer closes a connection and connects again, the unread
+/// messages of the first one are kept. Threads: any.
 class ControlLink {
  public:
   explicit ControlLink(const Instance& instance) : instance_(instance) {}
@@ -70,8 +78,10 @@ class ControlLink {
   bool alive();
   /// The socket that send() uses; -1: none.
   int fd();
-  bool send(const base::Bytes& message, base::Deadline deadline);
-  std::optional<base::Bytes> receive(base::Deadline deadline);
+  /// peer_failed: the connection has ended.
+  base::Status send(const base::Bytes& message, base::Deadline deadline);
+  /// peer_failed: all connections have ended, and all messages were received.
+  base::Status receive(base::Bytes& message, base::Deadline deadline);
   /// Wakes and fails all calls.
   void close();
 
@@ -87,6 +97,7 @@ class ControlLink {
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::shared_ptr<Line>> lines_;
+  std::deque<base::Bytes> unread_;  // of connections that ended before another was added
 };
 
 /// The listeners and the links of one process, by the peer's name: "7" for a number, "@10.0.0.1" for an IP. Throws

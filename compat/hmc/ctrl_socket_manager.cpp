@@ -26,43 +26,51 @@ class CtrlSocketManager::State {
  public:
   compat::ControlPlane plane;
 
-  /// The functions of this class return false instead of throwing.
-  template <typename Call> bool attempt(Call&& call) noexcept {
+  /// Logs a failure. Nothing is thrown.
+  template <typename Call> status_t attempt(Call&& call) noexcept {
     try {
-      return call();
+      const base::Status status = call();
+      if (!status.ok()) plane.log().info("control: {}", status.what != nullptr ? status.what : name_of(status.code));
+      return compat::to_status(status.code);
+    } catch (const Error& error) {
+      plane.log().error("{}", error.what());
+      return compat::to_status(error.code());
     } catch (const std::exception& error) {
       plane.log().error("{}", error.what());
-      return false;
+      return status_t::ERROR;
     }
   }
 
-  bool send(const std::string& name, CtrlMsgType type, const void* payload, std::size_t bytes, std::uint16_t flags) {
+  status_t send(const std::string& name, CtrlMsgType type, const void* payload, std::size_t bytes,
+                std::uint16_t flags) {
     return attempt([&] {
-      if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0)) {
-        plane.log().error("control: the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes,
-                          bytes);
-        return false;
-      }
+      if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0))
+        throw Error(Code::invalid_argument, "control",
+                    fmt::format("the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes,
+                                bytes));
       const auto link = plane.find(name, false);
-      return link != nullptr && link->send(packed(type, flags, payload, bytes), plane.deadline());
+      if (link == nullptr) return base::Status::failure(Code::not_found, "no peer has this name");
+      return link->send(packed(type, flags, payload, bytes), plane.deadline());
     });
   }
 
-  bool receive(const std::string& name, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
+  status_t receive(const std::string& name, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
     return attempt([&] {
       const auto deadline = plane.deadline();
       const auto link = plane.find(name, true);
-      if (link == nullptr) return false;
-      const auto message = link->receive(deadline);
-      if (!message) return false;
-      base::ByteReader in(*message);
+      if (link == nullptr)
+        return deadline.expired() ? base::Status::failure(Code::timeout, "the peer hasn't connected in time")
+                                  : base::Status::failure(Code::not_found, "no peer has this name");
+      base::Bytes message;
+      if (const base::Status status = link->receive(message, deadline); !status.ok()) return status;
+      base::ByteReader in(message);
       header.type = in.number<std::uint16_t>();
       header.flags = in.number<std::uint16_t>();
       header.length = static_cast<std::uint32_t>(in.left());
       const base::ByteView bytes = in.raw(in.left());
       payload.resize(bytes.size());
       if (!bytes.empty()) std::memcpy(payload.data(), bytes.data(), bytes.size());
-      return in.complete();
+      return in.complete() ? base::Status{} : base::Status::failure(Code::error, "a message is malformed");
     });
   }
 };
@@ -79,27 +87,44 @@ CtrlSocketManager& CtrlSocketManager::instance() {
   return *manager;
 }
 
-bool CtrlSocketManager::start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
+status_t CtrlSocketManager::try_start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
   return state_->attempt([&] {
     state_->plane.start(bind_ip, tcp_port, uds_path);
-    return true;
+    return base::Status{};
   });
+}
+status_t CtrlSocketManager::try_connect(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id) {
+  return state_->attempt([&] {
+    state_->plane.connect_tcp(by_id(peer_id), ip, port, by_id(self_id));
+    return base::Status{};
+  });
+}
+status_t CtrlSocketManager::try_connect(CtrlId peer_id, const std::string& uds_path, CtrlId self_id) {
+  return state_->attempt([&] {
+    state_->plane.connect_file(by_id(peer_id), uds_path, by_id(self_id));
+    return base::Status{};
+  });
+}
+status_t CtrlSocketManager::try_send(CtrlId peer_id, CtrlMsgType type, const void* payload, std::size_t len,
+                                     std::uint16_t flags) {
+  return state_->send(by_id(peer_id), type, payload, len, flags);
+}
+status_t CtrlSocketManager::try_recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
+  return state_->receive(by_id(peer_id), hdr, payload);
+}
+
+bool CtrlSocketManager::start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
+  return try_start(bind_ip, tcp_port, uds_path) == status_t::SUCCESS;
 }
 void CtrlSocketManager::stop() { state_->plane.stop(); }
 bool CtrlSocketManager::isServer() const { return state_->plane.listens(); }
 
 bool CtrlSocketManager::connectTcp(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id) {
-  return state_->attempt([&] {
-    state_->plane.connect_tcp(by_id(peer_id), ip, port, by_id(self_id));
-    return true;
-  });
+  return try_connect(peer_id, ip, port, self_id) == status_t::SUCCESS;
 }
 
 bool CtrlSocketManager::connectUds(CtrlId peer_id, const std::string& uds_path, CtrlId self_id) {
-  return state_->attempt([&] {
-    state_->plane.connect_file(by_id(peer_id), uds_path, by_id(self_id));
-    return true;
-  });
+  return try_connect(peer_id, uds_path, self_id) == status_t::SUCCESS;
 }
 
 std::string CtrlSocketManager::udsPathFor(const std::string& dir, CtrlId peer_id) {
@@ -112,10 +137,10 @@ std::string CtrlSocketManager::udsPathFor(const std::string& dir, CtrlId peer_id
 
 bool CtrlSocketManager::send(CtrlId peer_id, CtrlMsgType type, const void* payload, std::size_t len,
                              std::uint16_t flags) {
-  return state_->send(by_id(peer_id), type, payload, len, flags);
+  return state_->send(by_id(peer_id), type, payload, len, flags) == status_t::SUCCESS;
 }
 bool CtrlSocketManager::recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
-  return state_->receive(by_id(peer_id), hdr, payload);
+  return state_->receive(by_id(peer_id), hdr, payload) == status_t::SUCCESS;
 }
 
 bool CtrlSocketManager::unpack(const CtrlMsgHeader& header, const std::vector<std::uint8_t>& bytes, CtrlMsgType type,
@@ -150,17 +175,17 @@ int CtrlSocketManager::getCtrlSockFd(const std::string& ip, std::uint16_t port) 
       link = state_->plane.find(by_ip(ip), false);
     }
     fd = link == nullptr ? -1 : link->fd();
-    return true;
+    return base::Status{};
   });
   return fd;
 }
 
 bool CtrlSocketManager::sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
                                     std::uint16_t flags) {
-  return state_->send(by_ip(ip), type, payload, len, flags);
+  return state_->send(by_ip(ip), type, payload, len, flags) == status_t::SUCCESS;
 }
 bool CtrlSocketManager::recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
-  return state_->receive(by_ip(ip), hdr, payload);
+  return state_->receive(by_ip(ip), hdr, payload) == status_t::SUCCESS;
 }
 bool CtrlSocketManager::sendCtrlInt(const std::string& ip, int value) {
   return sendCtrlMsg(ip, CTRL_INT, &value, sizeof value);

@@ -266,6 +266,82 @@ TEST_F(CompatControl, a_peer_that_died_can_connect_again_under_its_number) {
   EXPECT_EQ(value, 2);
 }
 
+TEST_F(CompatControl, a_reconnect_keeps_the_unread_messages_of_the_process) {
+  for (const bool by_tcp : {true, false}) {
+    ::setenv("CTRL_TRANSPORT", by_tcp ? "tcp" : "uds", 1);
+    const std::uint16_t chosen = free_port();
+    const Pipe listens, sent;
+    Child server([&] {
+      const bool good = control().start("127.0.0.1", chosen);
+      listens.put(good ? 1 : 0);
+      return good && sent.get() == 1 && receive_all(5, 60) && receive_all(5, 40) && receive_all(5, 20) &&
+             control().sendInt(5, 9);
+    });
+    ASSERT_EQ(listens.get(), 1);
+    Child client([&] {
+      bool good = true;
+      for (const int count : {60, 40, 20}) {
+        control().close(4);
+        good = good && control().connectTcp(4, "127.0.0.1", chosen, 5) && send_all(4, 5, count);
+      }
+      sent.put(good ? 1 : 0);
+      int value = 0;
+      return good && control().recvInt(4, value) && value == 9;  // by the last connection
+    });
+    EXPECT_TRUE(server.join() && client.join()) << (by_tcp ? "tcp" : "uds");
+  }
+  ::unsetenv("CTRL_TRANSPORT");
+}
+
+TEST_F(CompatControl, a_failed_call_of_communicator_returns_its_reason) {
+  ::setenv("HMC_TIMEOUT_S", "1", 1);
+  ::unsetenv("HMC_SECRET");
+  Communicator communicator(std::make_shared<ConnBuffer>(0, 64, MemoryType::CPU));
+  std::uint64_t tag = 0;
+  EXPECT_EQ(communicator.ctrlSend(3, 1), status_t::NOT_FOUND);
+  EXPECT_EQ(communicator.ctrlRecv(3, &tag), status_t::NOT_FOUND);  // doesn't listen
+  EXPECT_EQ(communicator.ctrlRecv(3, nullptr), status_t::INVALID_CONFIG);
+  Communicator::CtrlLink link;
+  link.ip = "192.0.2.1";  // of another machine (RFC 5737)
+  link.port = port;
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::INVALID_CONFIG);
+  link.ip = "no address";
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::INVALID_CONFIG);
+  link.ip = "127.0.0.1";
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::TIMEOUT);
+  link.transport = Communicator::CtrlTransport::UDS;
+  link.uds_path = folder + "/nobody";
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::TIMEOUT);
+  link.uds_path = std::string(200, 'a');
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::INVALID_CONFIG);
+
+  ASSERT_EQ(communicator.initCtrlServer("127.0.0.1", port), status_t::SUCCESS);
+  EXPECT_EQ(communicator.ctrlRecv(3, &tag), status_t::TIMEOUT);  // it hasn't connected
+  link = {};
+  link.ip = "127.0.0.1";
+  link.port = port;
+  ASSERT_EQ(communicator.connectCtrl(0, 1, link), status_t::SUCCESS);  // to itself
+  EXPECT_EQ(communicator.ctrlRecv(1, &tag), status_t::TIMEOUT);
+  EXPECT_EQ(communicator.ctrlSend(0, 5), status_t::SUCCESS);
+  EXPECT_EQ(communicator.ctrlRecv(1, &tag), status_t::SUCCESS);
+  EXPECT_EQ(tag, 5U);
+  EXPECT_TRUE(control().sendInt(0, 5));  // not a tag
+  EXPECT_EQ(communicator.ctrlRecv(1, &tag), status_t::ERROR);
+  EXPECT_EQ(communicator.closeCtrlPeer(0), status_t::SUCCESS);
+  EXPECT_EQ(communicator.ctrlRecv(1, &tag), status_t::ERROR);
+  EXPECT_EQ(communicator.ctrlSend(1, 1), status_t::ERROR);
+}
+
+TEST_F(CompatControl, a_setting_that_excludes_an_address_is_unsupported) {
+  ::setenv("CTRL_TRANSPORT", "tcp", 1);
+  Communicator communicator(std::make_shared<ConnBuffer>(0, 64, MemoryType::CPU));
+  Communicator::CtrlLink link;
+  link.transport = Communicator::CtrlTransport::UDS;
+  link.uds_path = folder + "/control.sock";
+  EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::UNSUPPORT);
+  ::unsetenv("CTRL_TRANSPORT");
+}
+
 TEST_F(CompatControl, a_header_of_four_gigabytes_ends_only_its_connection) {
   ASSERT_TRUE(control().start("127.0.0.1", port) && control().connectTcp(0, "127.0.0.1", port, 1));
   const int stranger = ::socket(AF_INET, SOCK_STREAM, 0);
