@@ -62,6 +62,7 @@ void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
   base::ActivityLine& line = page.activity(mine.local_index);
   line.world_rank.store(mine.rank, std::memory_order_relaxed);
   line.pid.store(mine.pid, std::memory_order_relaxed);
+  line.later_page.store(-1, std::memory_order_relaxed);  // a replacement has the line of a rank that has ended
   line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
   line.activity.store(static_cast<std::uint32_t>(base::Activity::starting), std::memory_order_relaxed);
 }

@@ -309,6 +309,13 @@ void JobCore::use(Parts fresh) {
     return regroup(which, timeout);
   };
   const std::lock_guard lock(mutex_);
+  // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
+  for (const auto& earlier : {first_, current_.bootstrap}) {
+    if (earlier == nullptr || earlier == fresh.bootstrap) continue;
+    const int index = earlier->facts()[static_cast<std::size_t>(earlier->rank())].local_index;
+    earlier->node_page().activity(index).later_page.store(fresh.bootstrap->node_page().segment()->fd(),
+                                                          std::memory_order_relaxed);
+  }
   current_ = std::move(fresh);
 }
 

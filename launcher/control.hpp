@@ -32,7 +32,7 @@ class ControlPlane {
   /// A rank's activity line in the node page; pid 0 and no activity if the rank hasn't joined.
   struct RankActivity {
     pid_t pid = 0;
-    std::string activity;  ///< "in allreduce number 5 for 1.9 s, waiting for rank 3"
+    std::string activity;  ///< "in allreduce number 5 of 4096 bytes for 1.9 s, waiting for rank 3"
   };
   RankActivity activity_of(int rank) const;
 

@@ -90,7 +90,9 @@ NodeAgent::~NodeAgent() {
   while (!store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
 }
 
-bool NodeAgent::admits(int socket) { return peer_of(socket).uid == ::geteuid(); }
+std::string NodeAgent::refusal_of(int socket) {
+  return peer_of(socket).uid == ::geteuid() ? "" : "it belongs to another user";
+}
 
 void NodeAgent::report_death(int rank, std::string cause) {
   loop_.post([this, rank, cause = std::move(cause)] {

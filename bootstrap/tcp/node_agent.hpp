@@ -62,7 +62,7 @@ class NodeAgent final : private PeerLoop::Handler {
   NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size, Events events,
             int store_rank);
 
-  bool admits(int socket) override;
+  std::string refusal_of(int socket) override;
   void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(ControlPeer& peer) override;
   int on_turn() override;

@@ -11,6 +11,8 @@
 
 #include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/interfaces.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
 
@@ -124,11 +126,12 @@ void PeerLoop::accept_from(int listener) {
     if (!socket) return;
     const auto unproven =
         std::count_if(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer->connection.authenticated(); });
-    if (static_cast<std::size_t>(unproven) >= most_unproven || !handler_.admits(socket.get())) {
-      unknown_connections_.fetch_add(1, std::memory_order_relaxed);
-      continue;
-    }
-    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
+    if (static_cast<std::size_t>(unproven) >= most_unproven)
+      refuse(socket.get(), "too many connections haven't proved yet that they belong to this job");
+    else if (const std::string reason = handler_.refusal_of(socket.get()); !reason.empty())
+      refuse(socket.get(), reason);
+    else
+      add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
   }
 }
 
@@ -161,9 +164,17 @@ void PeerLoop::sweep() {
     if (gone->connection.authenticated()) {
       handler_.on_end(*gone);
     } else {
-      unknown_connections_.fetch_add(1, std::memory_order_relaxed);
+      const std::string& fault = gone->connection.fault();
+      refuse(gone->connection.fd(), !fault.empty() ? fault : "it hasn't proved that it belongs to this job");
     }
   }
+}
+
+/// Logs only the first connection: repeated attempts must not fill the log.
+void PeerLoop::refuse(int socket, std::string_view reason) {
+  if (unknown_connections_.fetch_add(1, std::memory_order_relaxed) > 0) return;
+  base::Log().warn("refused a connection from {}: {}; more of them are counted and not logged",
+                                         base::peer_text(socket), reason);
 }
 
 }  // namespace hmc::bootstrap

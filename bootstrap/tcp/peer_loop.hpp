@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -27,15 +29,15 @@ struct ControlPeer {
   bool taken = false;       ///< by PeerLoop::take
 };
 
-/// A connection without a valid first message in time, or with malformed data, is dropped and counted, and the handler
-/// isn't called. The handler is called on the loop's thread.
+/// A connection without a valid first message in time, or with malformed data, is refused: it is closed and counted, and
+/// the first one is logged with its address. The handler isn't called for it. The handler is called on the loop's thread.
 class PeerLoop {
  public:
   class Handler {
    public:
     virtual ~Handler() = default;
-    /// If it returns false, the socket is closed at once.
-    virtual bool admits(int /*socket*/) { return true; }
+    /// The reason for which this connection is refused; empty: none.
+    virtual std::string refusal_of(int /*socket*/) { return {}; }
     virtual void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
     /// An authenticated peer's connection has ended. The peer is destroyed after this call.
     virtual void on_end(ControlPeer& peer) = 0;
@@ -76,6 +78,7 @@ class PeerLoop {
   void run_tasks();
   void sweep();
   bool is_over(const ControlPeer& peer) const;
+  void refuse(int socket, std::string_view reason);
 
   Secret secret_;
   Handler& handler_;

@@ -69,7 +69,7 @@ Announcement DeviceReduction::shown_by(int rank) const noexcept {
 
 Status DeviceReduction::agree(bool& agreed) noexcept {
   agreed = false;
-  if (const Status status = team_.begin(args_.signature); !status.ok()) return status;
+  if (const Status status = team_.begin(args_.signature, args_.bytes()); !status.ok()) return status;
   team_.arrive(&mine_, sizeof mine_);
   if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
   const bool needs_one_output_window = args_.call.collective == Collective::allreduce;

@@ -127,7 +127,7 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
 }  // namespace
 
 Status allgather(DirectTeam& team, const CollectiveArgs& args) noexcept {
-  if (const Status status = team.begin(args.signature); !status.ok()) return status;
+  if (const Status status = team.begin(args.signature, args.bytes()); !status.ok()) return status;
   if (args.bytes() <= slot_bytes) return allgather_small(team, args, args.bytes() <= inline_bytes);
   return allgather_large(team, args);
 }

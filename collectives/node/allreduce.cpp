@@ -292,7 +292,7 @@ class Sliced {
 }  // namespace
 
 Status allreduce(DirectTeam& team, const CollectiveArgs& args) {
-  if (const Status status = team.begin(args.signature); !status.ok()) return status;
+  if (const Status status = team.begin(args.signature, args.bytes()); !status.ok()) return status;
   const std::size_t bytes = args.bytes();
   return bytes <= slot_bytes ? allreduce_small(team, args, bytes <= inline_bytes) : Sliced(team, args).run();
 }

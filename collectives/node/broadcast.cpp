@@ -111,7 +111,7 @@ Status ring_reader(DirectTeam& team, const CollectiveArgs& args, std::size_t chu
 }  // namespace
 
 Status broadcast(DirectTeam& team, const CollectiveArgs& args) noexcept {
-  if (const Status status = team.begin(args.signature); !status.ok()) return status;
+  if (const Status status = team.begin(args.signature, args.bytes()); !status.ok()) return status;
   const std::size_t bytes = args.bytes();
   if (bytes > slot_bytes) return broadcast_large(team, args);
   const bool in_line = bytes <= inline_bytes;

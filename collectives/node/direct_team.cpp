@@ -84,7 +84,7 @@ Status DirectTeam::fail(const Status& status) noexcept {
   return status;
 }
 
-Status DirectTeam::begin(Signature signature) noexcept {
+Status DirectTeam::begin(Signature signature, std::uint64_t bytes) noexcept {
   if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
     return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
   if (schedules_->is_shared()) [[unlikely]]
@@ -94,6 +94,7 @@ Status DirectTeam::begin(Signature signature) noexcept {
   }
   trial_ = {};
   signature_ = signature;
+  bytes_ = bytes;
   history_word_ = history_->add_alone(signature);
   ++sequence_;
   return {};
@@ -138,7 +139,7 @@ Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t his
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
   const Status status =
-      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_}, arrived, fabric_.timeout);
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_, bytes_}, arrived, fabric_.timeout);
   if (!status.ok()) return status;
   // The line can't change during this read. The peer reuses it for call sequence + lines, and begins that call only
   // after this rank has arrived at sequence + turns + 1. This rank is at most at sequence + turns / 2.
@@ -174,7 +175,7 @@ Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept
   // Acquire: pairs with the release in publish.
   const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
   const Status status =
-      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_, watch_}, reached, fabric_.timeout);
+      fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_, watch_, bytes_}, reached, fabric_.timeout);
   return status.ok() ? status : fail(status);
 }
 

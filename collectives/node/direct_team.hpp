@@ -113,7 +113,8 @@ class DirectTeam {
 
   // ---- arrival: once per call
   /// Begins the next collective. Waits until this rank may write its line and its slot, slot(rank()).
-  base::Status begin(Signature signature) noexcept;
+  /// `bytes`: of the call's vector or block, for reports of a long wait.
+  base::Status begin(Signature signature, std::uint64_t bytes) noexcept;
   std::byte* slot(int rank) const noexcept { return board(rank).slots[sequence_ % turns]; }
   /// Publishes this rank's arrival with up to inline_bytes of payload. A rank that sees the arrival also sees earlier
   /// writes to this rank's slot and staging.
@@ -196,6 +197,7 @@ class DirectTeam {
   std::uint64_t staging_busy_ = 0;
   bool grows_ = true;
   Signature signature_;             // of the current call
+  std::uint64_t bytes_ = 0;         // of the current call
   std::uint64_t history_word_ = 0;  // up to the current call
   History* history_ = nullptr;
   ScheduleTeam* schedules_ = nullptr;

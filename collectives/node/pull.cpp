@@ -121,7 +121,7 @@ class Pull {
   bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
 
   Status begin() noexcept {
-    if (const Status status = team_.begin(args_.signature); !status.ok()) return status;
+    if (const Status status = team_.begin(args_.signature, args_.bytes()); !status.ok()) return status;
     if (roles_.collective != Collective::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
     const bool in_place = parts_.irregular() && args_.call.in_place;
     if (!in_place || roles_.collective != Collective::alltoall || parts_.same_layout()) return {};

@@ -221,6 +221,12 @@ bool Access::admits(int socket) const noexcept {
   return from.starts_with("127.") || from == "::1" || (!from.empty() && from == ip_of(mine));
 }
 
+std::string Access::refusal_of(int socket) const {
+  if (admits(socket)) return {};
+  return fmt::format("it is from another machine or user{}",
+                     has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
+}
+
 // ---- SocketFile
 
 SocketFile::SocketFile(const std::string& path) : path_(path), socket_(unix_socket()) {
@@ -448,12 +454,7 @@ bool ControlPlane::listens() {
   return listens_;
 }
 
-bool ControlPlane::admits(int socket) {
-  if (access_.admits(socket)) return true;
-  log_.warn("control: refused a connection from another machine or user{}",
-            access_.has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
-  return false;
-}
+std::string ControlPlane::refusal_of(int socket) { return access_.refusal_of(socket); }
 
 template <typename Take>
 std::string ControlPlane::adopt(const std::string& name, const Instance& instance, Take&& take) {

@@ -40,6 +40,8 @@ struct Access {
   static Access of(const base::Env& env);
   /// Checks a connected socket. A Unix socket's other end must be a process of this user.
   bool admits(int socket) const noexcept;
+  /// The reason why admits() is false; else empty.
+  std::string refusal_of(int socket) const;
 };
 
 /// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
@@ -126,7 +128,7 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   const Access& access() const noexcept { return access_; }
 
  private:
-  bool admits(int socket) override;
+  std::string refusal_of(int socket) override;
   void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(bootstrap::ControlPeer&) override {}
   /// Adds the connection, or returns the reason against it.

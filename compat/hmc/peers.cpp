@@ -349,9 +349,9 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
 
 // ---- the server's side, on the service thread
 
-bool Peers::admits(int socket) {
+std::string Peers::refusal_of(int socket) {
   if (!is_unix(socket)) bootstrap::tune_tcp(socket);
-  return access_.admits(socket);
+  return access_.refusal_of(socket);
 }
 
 void Peers::refuse(ControlPeer& to, Code code, std::string text) {

@@ -95,7 +95,7 @@ class Peers final : private bootstrap::PeerLoop::Handler {
     base::Deadline commit_by;
   };
 
-  bool admits(int socket) override;
+  std::string refusal_of(int socket) override;
   void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(bootstrap::ControlPeer& gone) override;
   int on_turn() override;

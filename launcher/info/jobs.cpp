@@ -130,6 +130,7 @@ nlohmann::ordered_json gather_jobs() {
     std::string program;
     for (int i = 0; i < page.capacity(); ++i) {
       const base::ActivityLine& line = page.activity(i);
+      if (line.later_page.load(std::memory_order_relaxed) >= 0) continue;  // it is in a later job
       const base::RankState state = base::read_state(line);
       const std::string name = state.pid > 0 ? program_of(state.pid) : "";
       if (state.rank < 0 || name.empty()) continue;  // no rank, or it has exited

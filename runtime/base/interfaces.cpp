@@ -72,6 +72,23 @@ std::string text_of(const Ip& ip) {
   return ::inet_ntop(ip.bytes_used == 4 ? AF_INET : AF_INET6, ip.bytes.data(), text.data(), text.size());
 }
 
+std::string text_of(const sockaddr_storage& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* const bytes = bytes_of(reinterpret_cast<const sockaddr&>(address));
+  if (bytes == nullptr || ::inet_ntop(address.ss_family, bytes, text.data(), text.size()) == nullptr) return "?";
+  const bool six = address.ss_family == AF_INET6;
+  const std::uint16_t port = ntohs(six ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                       : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+  return six ? fmt::format("[{}]:{}", text.data(), port) : fmt::format("{}:{}", text.data(), port);
+}
+
+std::string peer_text(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "a process that has disconnected";
+  return address.ss_family == AF_UNIX ? "a process of this machine" : text_of(address);
+}
+
 std::vector<Ip> usable_addresses() {
   std::vector<Ip> ips;
   ifaddrs* first = nullptr;

@@ -48,9 +48,12 @@ struct alignas(64) ActivityLine {
   std::atomic<std::uint32_t> activity{0};
   std::atomic<std::int32_t> peer{-1};        ///< the awaited rank; -1: none, or several
   std::atomic<std::uint64_t> sequence{0};    ///< the team's collective number, in a collective
+  std::atomic<std::uint64_t> bytes{0};       ///< of the call's vector, block or transfer; 0: none, or unknown
   std::atomic<std::int64_t> since_ns{0};     ///< CLOCK_MONOTONIC
   std::atomic<std::int32_t> world_rank{-1};  ///< the owner of the line
   std::atomic<std::int32_t> pid{0};
+  /// After shrink or grow the rank writes to a line of another page: the descriptor of that page in the process `pid`.
+  std::atomic<std::int32_t> later_page{-1};
   /// The number of collectives that the rank has called on all teams. A rank whose number grows is alive. Relaxed: it
   /// is a hint; if two threads increment it at the same time, one increment may be lost.
   std::atomic<std::uint64_t> calls{0};

@@ -1,15 +1,32 @@
 #include "runtime/base/rank_state.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/fd.hpp"
 
 namespace hmc::base {
+
+namespace {
+
+/// The page that the rank uses after shrink or grow. nullopt if the process has ended or this user may not inspect it.
+std::optional<NodePage> later_page(const ActivityLine& line) {
+  const std::int32_t fd = line.later_page.load(std::memory_order_relaxed);
+  const std::int32_t pid = line.pid.load(std::memory_order_relaxed);
+  if (fd < 0 || pid <= 0) return std::nullopt;
+  UniqueFd file(::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC));
+  return file ? NodePage::observe(std::move(file)) : std::nullopt;
+}
+
+}  // namespace
 
 RankState read_state(const ActivityLine& line) {
   // Relaxed: hints for a text.
@@ -22,8 +39,20 @@ RankState read_state(const ActivityLine& line) {
   const auto activity = line.activity.load(std::memory_order_relaxed);
   if (activity <= static_cast<std::uint32_t>(Activity::last)) state.activity = static_cast<Activity>(activity);
   state.sequence = line.sequence.load(std::memory_order_relaxed);
+  state.bytes = line.bytes.load(std::memory_order_relaxed);
   if (const auto since = line.since_ns.load(std::memory_order_relaxed); since != 0) state.for_ns = now_ns() - since;
   state.peer = line.peer.load(std::memory_order_relaxed);
+  if (const auto page = later_page(line)) {
+    for (int i = 0; i < page->capacity(); ++i) {
+      const ActivityLine& later = page->activity(i);
+      if (later.pid.load(std::memory_order_relaxed) != state.pid || &later == &line) continue;
+      const std::int32_t rank = state.rank;
+      state = read_state(later);
+      state.rank = rank;
+      state.is_regrouped = true;
+      break;
+    }
+  }
   return state;
 }
 
@@ -32,8 +61,9 @@ std::string activity_text(const RankState& state) {
   std::string text = calls ? fmt::format("in {}", name_of(state.activity)) : "in no HMC call";
   const auto out = std::back_inserter(text);
   if (calls && state.sequence != 0) fmt::format_to(out, " number {}", state.sequence);
+  if (calls && state.bytes != 0) fmt::format_to(out, " of {} bytes", state.bytes);
   if (state.for_ns > 0) fmt::format_to(out, " for {:.1f} s", static_cast<double>(state.for_ns) * 1e-9);
-  if (calls && state.peer >= 0) fmt::format_to(out, ", waiting for rank {}", state.peer);
+  if (calls && state.peer >= 0) fmt::format_to(out, ", waiting for rank {}{}", state.peer, state.is_regrouped ? " of the regrouped job" : "");
   return text;
 }
 

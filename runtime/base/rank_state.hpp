@@ -17,13 +17,15 @@ struct RankState {
   bool is_stopped = false;  ///< by a signal (SIGSTOP, SIGTSTP, ...) or by a debugger
   Activity activity = Activity::computing;
   std::uint64_t sequence = 0;  ///< of the collective
+  std::uint64_t bytes = 0;     ///< of the call's data; 0: none, or unknown
   std::int64_t for_ns = 0;     ///< how long; 0: unknown
   std::int32_t peer = -1;      ///< the rank that it waits for
+  bool is_regrouped = false;   ///< after shrink or grow: `peer` is a number in the later job
 };
 
-/// On the line's machine.
+/// On the line's machine. Follows the line to the page that the rank uses after shrink or grow.
 RankState read_state(const ActivityLine& line);
-/// "in allreduce number 5 for 1.9 s, waiting for rank 3"; "in no HMC call".
+/// "in allreduce number 5 of 4096 bytes for 1.9 s, waiting for rank 3"; "in no HMC call".
 std::string activity_text(const RankState& state);
 /// "rank 3 (host vm, pid 123, stopped) is in allreduce ...". `word`: for "rank".
 std::string text_of(const RankState& state, const char* word = "rank");

@@ -47,10 +47,11 @@ struct WaitNote {
   int peer = -1;
   std::uint64_t sequence = 0;
   Watch* watch = nullptr;
+  std::uint64_t bytes = 0;
 };
 
 /// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest. The outermost
-/// instance is the user's call and sets the activity. An inner instance sets only the awaited rank and the sequence.
+/// instance is the user's call and sets activity and size. An inner instance sets only the awaited rank and the sequence.
 /// Relaxed: only the line's owner writes it, and readers need only a hint.
 class ActivityScope {
  public:
@@ -63,6 +64,7 @@ class ActivityScope {
     line_.peer.store(note.peer, std::memory_order_relaxed);
     line_.sequence.store(note.sequence, std::memory_order_relaxed);
     if (!is_outermost_) return;
+    line_.bytes.store(note.bytes, std::memory_order_relaxed);
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
     line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
   }

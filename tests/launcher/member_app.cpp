@@ -11,6 +11,7 @@
 //   member_app put_nb R       the same, with put_nb
 //   member_app late R FILE    R enters the barrier when FILE exists
 //   member_app late_start R FILE    R calls Runtime::init when FILE exists
+//   member_app shrink R       R is killed; the others shrink the world, and all but its rank 0 enter an allreduce
 //   member_app stay           all print "here", and stay until they are ended
 //
 // Survivors print "saw NS CODE PEER TEXT" (CLOCK_MONOTONIC) and end with 9.
@@ -67,6 +68,21 @@ void be_odd(const std::string& verb, hmc::Runtime& runtime, const std::string& g
   std::this_thread::sleep_for(std::chrono::seconds(60));
 }
 
+/// The survivors' calls after the loss of a rank. Doesn't return.
+void shrink(hmc::Runtime& runtime, bool dies) {
+  if (dies) std::raise(SIGKILL);
+  try {
+    for (;;) runtime.world().barrier();
+  } catch (const hmc::Error&) {
+  }
+  hmc::Team rest = runtime.world().shrink();
+  if (rest.rank() == 0) std::this_thread::sleep_for(std::chrono::seconds(60));
+  const std::vector<double> mine(1000, 1);
+  std::vector<double> sum(1000);
+  rest.allreduce(std::span(mine), std::span(sum), hmc::sum);
+  ::_exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,6 +101,7 @@ int main(int argc, char** argv) {
     }
     if (verb == "exit") window.emplace(hmc::Window::create(runtime.world(), 64));
     runtime.world().barrier();
+    if (verb == "shrink") shrink(runtime, runtime.rank() == std::atoi(argv[2]));
     if (verb == "stay") {
       const double mine = runtime.rank();
       double sum = 0;

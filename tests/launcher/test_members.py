@@ -88,6 +88,21 @@ class Members(LauncherTest):
             self.assert_timeout_tells("3", *layout, APP, "absent", "1", patterns=[
                 r"rank 0 \(pid \d+, node 0\): running, in barrier.* for \d+\.\d s", r"rank 1 .*: running, in "])
 
+    def test_timeout_prints_each_ranks_call_after_a_shrink(self):
+        call = r"in allreduce number \d+ of 8000 bytes for \d+\.\d s, waiting for rank \d of the regrouped job"
+        for layout in self.layouts:
+            self.assert_timeout_tells("4", "--keep-going", *layout, APP, "shrink", "1", patterns=[
+                r"rank 0 .*: running, in no HMC call", rf"rank 2 .*: running, {call}", rf"rank 3 .*: running, {call}"])
+
+    def test_hmcinfo_ps_shows_a_rank_once_after_a_shrink(self):
+        with Job("-np", "4", "--keep-going", APP, "shrink", "1") as job:
+            def shown():
+                out = subprocess.run([HMCINFO, "ps"], capture_output=True, text=True, check=True, env=dict(os.environ)).stdout
+                mine = [line for line in out.splitlines() if (pid := re.search(r"pid (\d+)", line)) and int(pid[1]) in job.alive()]
+                return mine if sum("in allreduce number" in line for line in mine) == 2 else None
+            mine = wait_until(shown, 30)
+            self.assertEqual([re.search(r"rank (\d+)", line)[1] for line in mine], ["0", "1", "2"], mine)
+
     def test_timeout_calls_a_stopped_rank_stopped(self):
         for layout in self.layouts:
             self.assert_timeout_tells("3", *layout, APP, "stop", "1", patterns=[
@@ -152,9 +167,9 @@ class Members(LauncherTest):
 
     def test_timeout_prints_the_users_call_not_its_parts(self):
         # Rank 0 puts over the network to a rank that reads nothing.
-        for verb, call in (("put", "put"), ("put_nb", "barrier")):
+        for verb, call, size in (("put", "put", " of 67108864 bytes"), ("put_nb", "barrier", "")):
             self.assert_timeout_tells("2", "--nodes", "2", APP, verb, "1", patterns=[
-                rf"rank 0 .*: running, in {call} for \d+\.\d s", r"rank 1 .*: stopped, "])
+                rf"rank 0 .*: running, in {call}{size} for \d+\.\d s", r"rank 1 .*: stopped, "])
 
     def test_a_job_on_one_machine_listens_on_loopback_only(self):
         with Job("-np", "4", "--nodes", "2", APP, "stay") as job:

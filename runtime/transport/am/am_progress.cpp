@@ -47,7 +47,7 @@ void AmWire::watch_lost() noexcept {
   std::snprintf(text.data(), text.size(), "rank %d lost its connection to rank %d", options_.rank, lost_.rank);
   page.raise_abort(Code::peer_failed, lost_.rank, text.data());
 }
-void AmWire::stranger() noexcept { target_.refuse_stranger(); }
+void AmWire::stranger(int socket) noexcept { target_.refuse_stranger(socket); }
 bool AmWire::knows(const Message& message) const noexcept { return target_.knows(message); }
 
 void AmWire::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {

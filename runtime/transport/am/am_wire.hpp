@@ -124,7 +124,7 @@ class AmWire final : public OpenWire, private LinkUser {
   void sent(Sending& record, base::Status status) noexcept override;
   void lost(int rank, const char* why, int error) noexcept override;
   void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override;
-  void stranger() noexcept override;
+  void stranger(int socket) noexcept override;
   bool knows(const Message& message) const noexcept override;
   bool begins(const Message& message) noexcept override;
   Place place(const Message& message, std::uint64_t at) noexcept override;

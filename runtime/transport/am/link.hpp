@@ -24,8 +24,8 @@ class LinkUser {
   virtual void lost(int rank, const char* why, int error) noexcept = 0;
   /// Delivers a message with its data, and the messages joined to it.
   virtual void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept = 0;
-  /// Received bytes that aren't a message of a rank of this job.
-  virtual void stranger() noexcept = 0;
+  /// Received bytes that aren't a message of a rank of this job. `socket`: from which they came; -1: unknown.
+  virtual void stranger(int socket) noexcept = 0;
 
   // ---- a large message in parts, for a link that can read bytes directly to their destination
   /// True if the message has this wire's secret.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/fences.hpp"
+#include "runtime/base/interfaces.hpp"
 #include "runtime/transport/load_store.hpp"
 
 namespace hmc::transport::am {
@@ -24,7 +25,7 @@ bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) =
 bool Target::admit(const Message& message) noexcept {
   // Checked first, before the message is counted as one of that rank.
   if (!knows(message)) {
-    refuse_stranger();
+    refuse_stranger(-1);
     return false;
   }
   AmPeer& peer = peers_.at(static_cast<int>(message.origin));
@@ -151,9 +152,10 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
   }
 }
 
-void Target::refuse_stranger() noexcept {
+void Target::refuse_stranger(int socket) noexcept {
   if (worth_a_line(++refusals_.strangers))
-    log_.warn("{}: dropped {} messages without this wire's secret", peers_.traits().name, refusals_.strangers);
+    log_.warn("{}: dropped {} messages without this wire's secret{}{}", peers_.traits().name, refusals_.strangers,
+              socket < 0 ? "" : ", the last from ", socket < 0 ? "" : base::peer_text(socket));
 }
 
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {

@@ -43,8 +43,8 @@ class Target {
   LinkUser::Place place(const Message& message, std::uint64_t at) noexcept;
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept;
   void finish(const Message& message) noexcept;
-  /// A message without the format of Message.
-  void refuse_stranger() noexcept;
+  /// A message without the format of Message. `socket`: from which it came; -1: unknown.
+  void refuse_stranger(int socket) noexcept;
   /// Sends the pending answers, while has_room(); returns the number of messages.
   int answer() noexcept;
   bool owes() const noexcept { return !due_.empty(); }

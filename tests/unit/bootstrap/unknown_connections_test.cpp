@@ -8,6 +8,7 @@
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "runtime/base/interfaces.hpp"
 #include "test_job.hpp"
 
 namespace hmc::bootstrap::test {
@@ -42,8 +43,18 @@ void expect_a_working_job(TestServers& servers) {
       two_ranks, [&](int rank) { return servers.env(rank); }, [](Bootstrap& me) { me.barrier(soon()); });
 }
 
+/// The other end's name of this socket.
+std::string own_address(int socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return base::text_of(address);
+}
+
 TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
   TestServers servers(two_ranks);
+  std::string first;
+  testing::internal::CaptureStderr();
   base::ByteWriter huge;
   huge.number(frame_magic).number(protocol_version).number(MessageType::hello).number(0).number(0x7fffffff);
   const base::Bytes header = huge.take();
@@ -52,11 +63,15 @@ TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
   std::size_t count = 0;
   for (const std::string_view text : texts) {
     const base::UniqueFd socket = connect_tcp(servers.store().address(), soon());
+    if (first.empty()) first = own_address(socket.get());
     const std::string padded = std::string(text) + std::string(16, '\0');
     (void)send_some(socket.get(), base::as_bytes(padded), {});
     EXPECT_TRUE(ends(socket.get()));
     wait_for_unknown_connections(servers.store(), ++count);
   }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("refused a connection from " + first + ": "));
+  EXPECT_EQ(log.find("refused"), log.rfind("refused")) << log;  // logged once
   expect_a_working_job(servers);
 }
 

@@ -27,7 +27,7 @@ Address at(std::uint64_t machine, std::vector<Ip> ips) {
 
 std::vector<std::string> texts(const Address& mine, const Address& theirs) {
   std::vector<std::string> all;
-  for (const Candidate& one : candidates(mine, theirs)) all.push_back(text_of(one));
+  for (const Candidate& one : candidates(mine, theirs)) all.push_back(base::text_of(one.address));
   return all;
 }
 using Texts = std::vector<std::string>;
@@ -101,7 +101,7 @@ TEST(TcpAddresses, one_machine_uses_loopback_only) {
   const auto all = candidates(mine, mine);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].distance, Distance::machine);
-  EXPECT_EQ(text_of(all[0]), "127.0.0.1:4711");
+  EXPECT_EQ(base::text_of(all[0].address), "127.0.0.1:4711");
 }
 
 TEST(TcpAddresses, unknown_machine_uses_loopback_last) {

@@ -120,7 +120,7 @@ class Station final : public am::LinkUser {
   void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override {
     came.push_back({message, {data, data + bytes}});
   }
-  void stranger() noexcept override { ++strangers; }
+  void stranger(int /*socket*/) noexcept override { ++strangers; }
   bool knows(const Message& message) const noexcept override {
     return message.secret == secret() && message.origin < static_cast<std::uint32_t>(ranks_);
   }

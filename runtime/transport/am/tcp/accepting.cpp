@@ -126,7 +126,7 @@ void TcpLink::drop_strangers() noexcept {
   if (static_cast<std::size_t>(std::ranges::count_if(connections_, nobody)) <= by_rank_.size() + most_strangers) return;
   AmConnection& oldest = **std::ranges::find_if(connections_, nobody);
   if (read(oldest); oldest.dead() || oldest.rank() >= 0) return;  // its first message had arrived, but wasn't read
-  user_->stranger();
+  user_->stranger(oldest.fd());
   lose(oldest, "it hasn't proved its rank");
 }
 

@@ -142,15 +142,4 @@ Distance distance_of(const Address& mine, const sockaddr_storage& theirs) noexce
   return Distance::further;
 }
 
-std::string text_of(const Candidate& candidate) {
-  const auto& address = reinterpret_cast<const sockaddr&>(candidate.address);
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const void* const bytes = bytes_of(address);
-  if (bytes == nullptr || ::inet_ntop(address.sa_family, bytes, text.data(), text.size()) == nullptr) return "?";
-  const bool six = address.sa_family == AF_INET6;
-  const std::uint16_t port = ntohs(six ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
-                                       : reinterpret_cast<const sockaddr_in&>(address).sin_port);
-  return six ? fmt::format("[{}]:{}", text.data(), port) : fmt::format("{}:{}", text.data(), port);
-}
-
 }  // namespace hmc::transport::tcp

@@ -44,6 +44,5 @@ struct Candidate {
 /// network, then the others. An address that both machines have leads back to this machine. Such an address and
 /// loopback are tried last, and only if one of the machine numbers is unknown.
 std::vector<Candidate> candidates(const Address& mine, const Address& theirs);
-std::string text_of(const Candidate& candidate);
 
 }  // namespace hmc::transport::tcp

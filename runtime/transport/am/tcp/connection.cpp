@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/interfaces.hpp"
 #include "runtime/transport/am/peers.hpp"
 #include "runtime/transport/am/tsan_order.hpp"
 
@@ -64,7 +65,7 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
 
 std::string AmConnection::describe() const {
   if (awaits_call()) return "waiting for a connection from the peer";
-  return next_candidate_ == 0 ? "a connection that it made" : text_of(candidates_[next_candidate_ - 1]);
+  return next_candidate_ == 0 ? "a connection that it made" : base::text_of(candidates_[next_candidate_ - 1].address);
 }
 
 void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }

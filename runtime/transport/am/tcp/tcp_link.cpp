@@ -345,7 +345,7 @@ int TcpLink::read(AmConnection& connection) noexcept {
            connection.error());
       return 1;
     case AmConnection::Outcome::strange:
-      if (connection.rank() < 0) user_->stranger();
+      if (connection.rank() < 0) user_->stranger(connection.fd());
       lose(connection, "received data that isn't a valid message");
       return 1;
   }

@@ -130,7 +130,7 @@ ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t
   am::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
   // Ranks send eager messages with a Message as header; anything else isn't from a rank of this job.
   if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
-    user.stranger();
+    user.stranger(-1);
     return UCS_OK;
   }
   Message message;
