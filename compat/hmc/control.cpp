@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include <hmc/error.hpp>
 
@@ -98,7 +99,8 @@ std::string with_port(const std::string& ip, std::uint16_t port) {
 /// False for a host's name.
 bool is_numeric(const std::string& ip) noexcept {
   std::array<std::byte, sizeof(in6_addr)> address;
-  return ::inet_pton(AF_INET, ip.c_str(), address.data()) == 1 || ::inet_pton(AF_INET6, ip.c_str(), address.data()) == 1;
+  return ::inet_pton(AF_INET, ip.c_str(), address.data()) == 1 ||
+         ::inet_pton(AF_INET6, ip.c_str(), address.data()) == 1;
 }
 
 /// True if the IP is an address of this machine, in this network namespace.
@@ -276,21 +278,16 @@ base::UniqueFd SocketFile::connect(const std::string& path) {
 
 // ---- ControlLink
 
-void ControlLink::add(ControlConnection connection) {
-  std::vector<base::UniqueFd> none;
+void ControlLink::add(ControlConnection connection, bool by_peer) {
   const std::lock_guard guard(mutex_);
-  std::erase_if(lines_, [&](const std::shared_ptr<Line>& line) {
+  std::erase_if(lines_, [](const std::shared_ptr<Line>& line) {
     const std::lock_guard line_guard(line->mutex);
-    ControlConnection& old = line->connection;
-    if (!old.ended() && !closed_by_peer(old.fd())) return false;
-    for (;;) {
-      while (auto frame = old.next(none))
-        if (frame->type == type_of(ControlType::message)) unread_.push_back(std::move(frame->payload));
-      if (old.ended()) return true;
-      old.read();  // the kernel has all that the peer sent: this ends
-    }
+    return line->drained;
   });
-  lines_.push_back(std::make_shared<Line>(std::move(connection)));
+  const auto line = std::make_shared<Line>(std::move(connection));
+  line->by_peer = by_peer;
+  for (const auto& each : lines_) line->turn = std::max(line->turn, each->turn + (each->by_peer == by_peer ? 1 : 0));
+  lines_.push_back(line);
 }
 
 std::vector<std::shared_ptr<ControlLink::Line>> ControlLink::lines() {
@@ -315,10 +312,14 @@ int ControlLink::fd() {
 Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
   const Status gone = Status::failure(Code::peer_failed, "the peer has disconnected or died");
   const auto all = lines();
-  if (all.empty()) return gone;
-  Line& line = *all.front();
+  // A connection that the peer closed before it connected again may still be the first.
+  const auto open = std::find_if(all.begin(), all.end(), [](const std::shared_ptr<Line>& each) {
+    const std::lock_guard guard(each->mutex);
+    return !each->connection.ended() && !closed_by_peer(each->connection.fd());
+  });
+  if (open == all.end()) return gone;
+  Line& line = **open;
   std::unique_lock guard(line.mutex);
-  if (line.connection.ended() || closed_by_peer(line.connection.fd())) return gone;
   line.connection.send_encoded(type_of(ControlType::message), message);
   while (line.connection.wants_write() && !line.connection.ended()) {
     if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't read the message in time");
@@ -354,15 +355,12 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
     {
       const std::lock_guard guard(mutex_);
       if (closed_) return Status::failure(Code::closed, "the connection was closed");
-      if (!unread_.empty()) {
-        message = std::move(unread_.front());
-        unread_.pop_front();
-        return {};
-      }
       all = lines_;
     }
     waits.clear();
+    int open_turn = std::numeric_limits<int>::max();
     for (const auto& line : all) {
+      if (line->turn > open_turn) break;
       const std::lock_guard guard(line->mutex);
       auto frame = line->connection.next(none);
       if (!frame) {
@@ -373,7 +371,10 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
         message = std::move(frame->payload);
         return {};
       }
-      if (!line->connection.ended()) waits.push_back({line->connection.fd(), POLLIN, 0});
+      line->drained = line->connection.ended();
+      if (line->drained) continue;
+      open_turn = line->turn;
+      waits.push_back({line->connection.fd(), POLLIN, 0});
     }
     if (waits.empty()) {
       if (lines() != all) continue;  // the peer has connected again
@@ -457,7 +458,7 @@ bool ControlPlane::listens() {
 std::string ControlPlane::refusal_of(int socket) { return access_.refusal_of(socket); }
 
 template <typename Take>
-std::string ControlPlane::adopt(const std::string& name, const Instance& instance, Take&& take) {
+std::string ControlPlane::adopt(const std::string& name, const Instance& instance, bool by_peer, Take&& take) {
   {
     const std::lock_guard guard(mutex_);
     std::shared_ptr<ControlLink>& link = links_[name];
@@ -465,7 +466,7 @@ std::string ControlPlane::adopt(const std::string& name, const Instance& instanc
       return fmt::format("another process is connected as {}", name);
     // The same process keeps its link: messages of its earlier connection may be unread.
     if (link == nullptr || link->instance() != instance) link = std::make_shared<ControlLink>(instance);
-    link->add(take());
+    link->add(take(), by_peer);
   }
   changed_.notify_all();
   return {};
@@ -479,7 +480,7 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
     base::ByteWriter out;
     from.connection.send_encoded(type_of(ControlType::answer), out.raw(own_instance()).text(refusal).take());
   };
-  const std::string refusal = adopt(theirs->name, theirs->instance, [&] {
+  const std::string refusal = adopt(theirs->name, theirs->instance, true, [&] {
     answer("");
     return loop_->take(from);
   });
@@ -511,7 +512,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
   if (frame->type != type_of(ControlType::answer) || !in.complete()) refusal = "its answer is malformed";
   if (!refusal.empty()) throw Error(Code::refused, "control", fmt::format("{} refused: {}", name, refusal));
   std::copy(bytes.begin(), bytes.end(), instance.begin());
-  refusal = adopt(name, instance, [&] { return std::move(connection); });
+  refusal = adopt(name, instance, false, [&] { return std::move(connection); });
   if (!refusal.empty()) throw Error(Code::refused, "control", refusal, "close the other connection first");
 }
 

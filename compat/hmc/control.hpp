@@ -5,7 +5,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,14 +68,17 @@ class SocketFile {
   std::uint64_t device_ = 0, inode_ = 0;  // the file is removed only while it is still this one
 };
 
-/// All connections to one peer process. Both processes may have connected, so there may be two: each side sends on its
-/// first and receives from all, so messages stay in order. If the peer closes a connection and connects again, the unread
-/// messages of the first one are kept. Threads: any.
+/// All connections to one peer process. Each side sends on its first open one and receives from all, so messages stay
+/// in order. There is more than one
+///  - if both processes have connected: they are read side by side;
+///  - if a process has closed its connection and connected again: the earlier one is read to its end first.
+/// Threads: any.
 class ControlLink {
  public:
   explicit ControlLink(const Instance& instance) : instance_(instance) {}
   const Instance& instance() const noexcept { return instance_; }
-  void add(bootstrap::ControlConnection connection);
+  /// `by_peer`: the peer has opened it.
+  void add(bootstrap::ControlConnection connection, bool by_peer);
   bool alive();
   /// The socket that send() uses; -1: none.
   int fd();
@@ -92,6 +94,9 @@ class ControlLink {
     explicit Line(bootstrap::ControlConnection opened) : connection(std::move(opened)) {}
     std::mutex mutex;
     bootstrap::ControlConnection connection;
+    bool by_peer = false;
+    int turn = 0;          ///< read when all lines with a lower number have ended; equal: side by side
+    bool drained = false;  ///< ended, and all its messages were received; under `mutex`
   };
   std::vector<std::shared_ptr<Line>> lines();
 
@@ -99,7 +104,6 @@ class ControlLink {
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<std::shared_ptr<Line>> lines_;
-  std::deque<base::Bytes> unread_;  // of connections that ended before another was added
 };
 
 /// The listeners and the links of one process, by the peer's name: "7" for a number, "@10.0.0.1" for an IP. Throws
@@ -132,7 +136,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(bootstrap::ControlPeer&) override {}
   /// Adds the connection, or returns the reason against it.
-  template <typename Take> std::string adopt(const std::string& name, const Instance& instance, Take&& take);
+  template <typename Take>
+  std::string adopt(const std::string& name, const Instance& instance, bool by_peer, Take&& take);
 
   const base::Env env_;
   const base::Log log_;

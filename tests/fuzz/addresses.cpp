@@ -26,7 +26,7 @@ void run(base::ByteView input) {
   for (const std::uint64_t machine : {std::uint64_t{0}, theirs->machine, std::uint64_t{1}}) {
     const Address mine = address_on(machine, {v4, v6});
     for (const Candidate& candidate : candidates(mine, *theirs)) {
-      require(candidate.length <= sizeof candidate.address && !text_of(candidate).empty());
+      require(candidate.length <= sizeof candidate.address && !base::text_of(candidate.address).empty());
       (void)distance_of(mine, candidate.address);
     }
   }
