@@ -130,8 +130,9 @@ status_t Communicator::Core::move(const char* operation, Move move, const std::s
     Plane& plane_of_last = *opened.load(std::memory_order_relaxed);
     const Status status = plane_of_last.data.move_at_once(move, last.number, range, timeout);
     if (status.ok()) return status_t::SUCCESS;
-    // The peer was removed, so nothing has moved: look its address up again.
-    if (status.code != Code::not_found) return run(operation, [&] { return status; });
+    // Nothing has moved: the peer was removed, so look its address up again, or it has device memory.
+    if (status.code != Code::not_found && status.code != Code::unsupported)
+      return run(operation, [&] { return status; });
   }
   return with_peer(operation, PeerName{ip, port}, [&](Plane& plane_of_peer, const std::shared_ptr<Peer>& peer) {
     const Status status = plane_of_peer.data.move(move, *peer, range, SIZE_MAX, 1, deadline());

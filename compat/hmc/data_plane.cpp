@@ -11,6 +11,7 @@
 
 #include <hmc/error.hpp>
 
+#include "compat/hmc/control_words.hpp"
 #include "runtime/base/wait.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/memory/stage.hpp"
@@ -24,23 +25,6 @@ using Transfer = Endpoint::Transfer;
 
 namespace {
 
-/// The control words of each direction. A call stores consecutive words, and the other side waits for the last of them.
-enum Word : std::size_t {
-  data_bytes,  // by the sender of send_data: the length of message `data_message`
-  data_message,
-  data_chunks,   // the number of chunks put into the receiver's halves so far, over all messages
-  data_verdict,  // by the receiver of message `data_answer`: accepted or too_long
-  data_grant,    // the sender may put the chunks below this number
-  data_answer,
-  receive_offset,  // by the receiver of `send`: the position in its buffer of message `receive_message`
-  receive_bytes,
-  receive_message,
-  sent_bytes,  // by the sender: length of message `sent_message`
-  sent_message,
-  word_count
-};
-static_assert(word_count <= Endpoint::control_words);
-
 constexpr std::uint64_t accepted = 0, too_long = 1;
 constexpr std::uint64_t not_sent = UINT64_MAX;  // in sent_bytes: the message is longer than receive_bytes
 
@@ -51,9 +35,10 @@ std::uint64_t next_id() noexcept {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// The size of a half. Both sides compute it from the size of the receiver's buffer. A multiple of 64 if possible.
-std::size_t half_of(std::uint64_t buffer_bytes) noexcept {
-  const std::uint64_t half = buffer_bytes / 2;
+/// The size of a half. Both sides compute it from the sizes of the receiver's buffer and relay. A multiple of 64 if
+/// possible.
+std::size_t half_of(std::uint64_t buffer_bytes, std::uint64_t relay_bytes) noexcept {
+  const std::uint64_t half = (relay_bytes != 0 ? RelayLayout::message_bytes : buffer_bytes) / 2;
   return half < 64 ? half : half / 64 * 64;
 }
 
@@ -100,6 +85,10 @@ class InMessage {
 
 }  // namespace
 
+DataPlane::DataPlane(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {
+  if (!endpoint_.buffer().host_accessible) relay_.emplace(peers);
+}
+
 Status DataPlane::check(const Peer& peer, std::size_t local, std::size_t size) const noexcept {
   const std::size_t whole = peers_.buffer().buffer_size;
   // No sum of offset and size: it could wrap around.
@@ -109,7 +98,7 @@ Status DataPlane::check(const Peer& peer, std::size_t local, std::size_t size) c
 }
 
 Status DataPlane::start_one(Move move, int number, const Range& range, Transfer& transfer) noexcept {
-  std::byte* const local = endpoint_.address() + range.local;
+  std::byte* const local = endpoint_.buffer().address + range.local;
   return move == Move::put ? endpoint_.put(number, range.remote, local, range.size, transfer)
                            : endpoint_.get(number, range.remote, local, range.size, transfer);
 }
@@ -130,18 +119,21 @@ Status DataPlane::move_at_once(Move move, int number, const Range& range, std::c
   return finish(transfer, Deadline::after(timeout));
 }
 
-Status DataPlane::move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
+Status DataPlane::move(Move move, Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
                        Deadline deadline) noexcept {
   if (chunk >= range.size && moves_at_once()) {
     const Status status = move_at_once(move, peer.number, range, deadline.left());
-    if (status.code != Code::not_found) return status;
-    const Status reason = peers_.status(peer);  // it was removed
-    return reason.ok() ? status : reason;
+    if (status.code == Code::not_found) {
+      const Status reason = peers_.status(peer);  // it was removed
+      return reason.ok() ? status : reason;
+    }
+    if (status.code != Code::unsupported) return status;
   }
   if (const Status status = check(peer, range.local, range.size); !status.ok()) return status;
   // The whole range is checked before anything moves.
   if (range.size > endpoint_.peer_bytes(peer.number) || range.remote > endpoint_.peer_bytes(peer.number) - range.size)
     return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
+  if (endpoint_.peer_relay_bytes(peer.number) != 0) return move_relayed(move, peer, range, deadline);
   if (!endpoint_.buffer().host_accessible) return move_staged(move, peer, range, deadline);
   Status first;
   try {
@@ -201,10 +193,83 @@ Status DataPlane::move_staged(Move move, const Peer& peer, const Range& range, D
   }
 }
 
+/// See DeviceRelay. This side's buffer may be device memory too.
+Status DataPlane::move_relayed(Move move, Peer& peer, const Range& range, Deadline deadline) noexcept {
+  if (range.size == 0) return {};
+  const std::lock_guard guard(peer.relay.lock);
+  if (peer.relay.broken) return stream_is_broken();
+  InMessage message(peer.relay);
+  const RelayCall call{++peer.relay.messages, move == Move::get};
+  const std::uint64_t values[] = {range.remote, range.size, call.word()};
+  if (const Status status = signal(peer, relay_offset, values, deadline); !status.ok()) return status;
+  const auto grant = [&] { return RelayGrant::of(endpoint_.word(peer.number, relay_grant)); };
+  const auto granted = [&] { return grant().number >= call.number; };
+  if (const Status status = wait_for(peer, deadline, granted); !status.ok()) return status;
+  if (grant().slot == RelayGrant::out_of_range)
+    return message.end(Status::failure(Code::out_of_range, "the range exceeds the peer's buffer"));
+  try {
+    const Status status = move_pieces(move, peer, range, grant().slot, deadline);
+    if (!status.ok()) return status;
+  } catch (const Error& error) {
+    return from(error);
+  } catch (const std::exception&) {
+    return Status::failure(Code::out_of_memory, "no memory to stage device memory");
+  }
+  peer.relay.chunks += RelayLayout::pieces_of(range.size);
+  return message.end({});
+}
+
+Status DataPlane::move_pieces(Move move, const Peer& peer, const Range& range, std::uint64_t slot, Deadline deadline) {
+  constexpr std::size_t piece = RelayLayout::piece_bytes;
+  const memory::Allocation& mine = endpoint_.buffer();
+  const bool staged = !mine.host_accessible;
+  memory::StageLease stage;
+  if (staged) stage = memory::StageLease(*mine.provider, mine.device);
+  std::byte* const local = mine.address + range.local;
+  std::optional<memory::OutPieces> out;
+  if (staged && move == Move::put) out.emplace(*stage, local, range.size, piece);
+  const std::uint64_t begin = peer.relay.chunks;
+  /// Waits until the owner has done this many pieces of this call.
+  const auto wait_done = [&](std::uint64_t pieces) {
+    bool failed = false;
+    const Status status = wait_for(peer, deadline, [&] {
+      failed = RelayGrant::of(endpoint_.word(peer.number, relay_grant)).slot == RelayGrant::failed;
+      return failed || endpoint_.word(peer.number, relay_done) >= begin + pieces;
+    });
+    return failed ? Status::failure(Code::error, "the peer can't copy from or to its device") : status;
+  };
+  std::uint64_t n = 0;
+  for (std::size_t at = 0; at < range.size; at += piece, ++n) {
+    const std::size_t size = std::min(piece, range.size - at);
+    const Endpoint::Place place(RelayLayout::place_of(slot, n), true);
+    const std::uint64_t moved = begin + n + 1;
+    Transfer transfer;
+    if (move == Move::put) {
+      const std::byte* source = local + at;
+      Status status = n >= 2 ? wait_done(n - 1) : Status{};
+      if (status.ok() && staged) status = out->next(source);
+      if (status.ok())
+        status = endpoint_.put_signal(peer.number, place, source, size, relay_pieces, std::span(&moved, 1), transfer);
+      if (status.ok()) status = finish(transfer, deadline);
+      if (!status.ok()) return status;
+    } else {
+      Status status = wait_done(n + 1);
+      if (status.ok() && staged) status = stage->wait(n);
+      if (status.ok()) status = endpoint_.get(peer.number, place, staged ? stage->half(n) : local + at, size, transfer);
+      if (status.ok()) status = finish(transfer, deadline);
+      if (status.ok() && staged) status = stage->start_to_device(n, local + at, size);
+      if (status.ok()) status = signal(peer, relay_pieces, std::span(&moved, 1), deadline);
+      if (!status.ok()) return status;
+    }
+  }
+  if (move == Move::put) return wait_done(n);
+  return staged ? stage->wait_for_all() : Status{};
+}
+
 Status DataPlane::start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept {
   if (const Status status = check(*peer, range.local, range.size); !status.ok()) return status;
   Started started{peer, {}};
-  const bool staged = !endpoint_.buffer().host_accessible;
+  const bool staged = !endpoint_.buffer().host_accessible || endpoint_.peer_relay_bytes(peer->number) != 0;
   const Status status = staged ? this->move(move, *peer, range, range.size, 1, Deadline::after(std::chrono::hours(1)))
                                : start_one(move, peer->number, range, started.transfer);
   if (!status.ok()) return status;
@@ -322,10 +387,9 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   if (data == nullptr && size > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
   if (const Status status = check_type(type); !status.ok()) return status;
   if (const Status status = peers_.status(peer); !status.ok()) return status;
-  const std::size_t half = half_of(endpoint_.peer_bytes(peer.number));
+  const std::uint64_t relay_bytes = endpoint_.peer_relay_bytes(peer.number);
+  const std::size_t half = half_of(endpoint_.peer_bytes(peer.number), relay_bytes);
   if (half == 0) return Status::failure(Code::invalid_config, "the peer's buffer is smaller than 2 bytes");
-  if (!endpoint_.reaches_buffer(peer.number))
-    return Status::failure(Code::unsupported, "the peer's buffer is device memory, and no wire reaches it");
   const std::lock_guard guard(peer.data_send.lock);
   if (peer.data_send.broken) return stream_is_broken();
   InMessage message(peer.data_send);
@@ -337,7 +401,8 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   if (endpoint_.word(peer.number, data_verdict) == too_long)
     return message.end(Status::failure(Code::out_of_range, "the message is longer than the peer's memory for it"));
   try {
-    const Status status = send_chunks(peer, static_cast<const std::byte*>(data), size, half, deadline);
+    const Status status =
+        send_chunks(peer, static_cast<const std::byte*>(data), size, half, relay_bytes != 0, deadline);
     if (!status.ok()) return status;
   } catch (const Error& error) {
     return from(error);
@@ -348,7 +413,7 @@ Status DataPlane::send_data(Peer& peer, const void* data, std::size_t size, Memo
   return message.end({});
 }
 
-Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half,
+Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half, bool to_relay,
                               Deadline deadline) {
   const memory::Owner owner = memory::owner_of(data);
   const bool staged = owner.info.kind == memory::PointerKind::device;
@@ -362,7 +427,7 @@ Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t siz
   for (std::uint64_t c = begin; c < end && status.ok(); ++c) {
     const std::size_t at = (c - begin) * half;
     const std::size_t bytes = std::min(half, size - at);
-    const std::size_t place = c % 2 * half;
+    const Endpoint::Place place(c % 2 * half, to_relay);
     status = finish(in_flight[c % 2], deadline);
     if (status.ok()) {
       status = wait_for(peer, deadline, [&] { return endpoint_.word(peer.number, data_grant) > c; });
@@ -381,7 +446,7 @@ Status DataPlane::send_chunks(Peer& peer, const std::byte* data, std::size_t siz
       status = pieces.next(from_stage);
       if (!status.ok()) break;
       const bool last = done + part == bytes;
-      status = endpoint_.put_signal(peer.number, place + done, from_stage, part, data_chunks,
+      status = endpoint_.put_signal(peer.number, {place.offset + done, to_relay}, from_stage, part, data_chunks,
                                     std::span(&arrived, last ? 1 : 0), in_flight[c % 2]);
       if (status.ok()) status = finish(in_flight[c % 2], deadline);
     }
@@ -402,9 +467,7 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   if (data == nullptr && capacity > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
   if (const Status status = check_type(type); !status.ok()) return status;
   if (const Status status = peers_.status(peer); !status.ok()) return status;
-  if (!endpoint_.buffer().host_accessible)
-    return Status::failure(Code::unsupported, "this side's buffer is device memory, and no wire reaches it");
-  const std::size_t half = half_of(peers_.buffer().buffer_size);
+  const std::size_t half = half_of(endpoint_.buffer().bytes, endpoint_.has_relay() ? endpoint_.exposed().bytes : 0);
   if (half == 0) return Status::failure(Code::invalid_config, "this side's buffer is smaller than 2 bytes");
   const std::lock_guard guard(peer.data_receive.lock);
   if (peer.data_receive.broken) return stream_is_broken();
@@ -443,7 +506,7 @@ Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, st
     if (!status.ok()) return status;
     const std::size_t at = (c - begin) * half;
     const std::size_t bytes = std::min(half, size - at);
-    const std::byte* const arrived = endpoint_.address() + c % 2 * half;
+    const std::byte* const arrived = endpoint_.exposed().address + c % 2 * half;
     if (owner.info.kind == memory::PointerKind::device) {
       status = owner.provider->copy_from_host(data + at, arrived, bytes);
       if (!status.ok()) return status;

@@ -5,10 +5,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <hmc/types.hpp>
 
+#include "compat/hmc/device_relay.hpp"
 #include "compat/hmc/peers.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/status.hpp"
@@ -23,17 +25,19 @@ struct Range {
 };
 enum class Move { put, get };
 
-/// Local device memory that the CPU can't access is staged through pinned host memory. Threads: any. Paired calls of
-/// one kind and direction with one peer run one after another.
+/// Device memory that the CPU can't access: this side's is staged through pinned host memory, a peer's is reached
+/// through its relay (DeviceRelay). Threads: any. Paired calls of one kind and direction with one peer run one after
+/// another.
 class DataPlane {
  public:
-  explicit DataPlane(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {}
+  explicit DataPlane(Peers& peers);
 
   /// Returns when all bytes are visible at the peer, or have arrived here. At most `inflight` chunks are in flight.
-  base::Status move(Move move, const Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
+  base::Status move(Move move, Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
                     base::Deadline deadline) noexcept;
 
-  /// The same in one transfer, to the peer with this number; not_found if it was removed. Only if moves_at_once().
+  /// The same in one transfer, to the peer with this number; not_found if it was removed, unsupported if its buffer is
+  /// device memory. Only if moves_at_once().
   base::Status move_at_once(Move move, int number, const Range& range, std::chrono::nanoseconds timeout) noexcept;
   bool moves_at_once() const noexcept { return endpoint_.buffer().host_accessible; }
 
@@ -65,12 +69,15 @@ class DataPlane {
   base::Status check(const Peer& peer, std::size_t local, std::size_t size) const noexcept;
   base::Status start_one(Move move, int number, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
   base::Status move_staged(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
+  base::Status move_relayed(Move move, Peer& peer, const Range& range, base::Deadline deadline) noexcept;
+  base::Status move_pieces(Move move, const Peer& peer, const Range& range, std::uint64_t slot,
+                           base::Deadline deadline);
   base::Status finish(rma::Endpoint::Transfer& transfer, base::Deadline deadline) noexcept;
   base::Status signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,
                       base::Deadline deadline) noexcept;
   template <typename Condition>
   base::Status wait_for(const Peer& peer, base::Deadline deadline, Condition&& condition) const noexcept;
-  base::Status send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half,
+  base::Status send_chunks(Peer& peer, const std::byte* data, std::size_t size, std::size_t half, bool to_relay,
                            base::Deadline deadline);
   base::Status drain_chunks(Peer& peer, std::byte* data, std::size_t size, std::size_t half, base::Deadline deadline);
 
@@ -79,6 +86,7 @@ class DataPlane {
   std::mutex started_lock_;
   std::map<std::uint64_t, Started> started_;  // under started_lock_
   std::mutex halves_lock_;                    // held while a message arrives in this side's halves
+  std::optional<DeviceRelay> relay_;          // last: its thread uses peers_
 };
 
 }  // namespace hmc::compat

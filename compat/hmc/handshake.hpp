@@ -22,7 +22,7 @@ namespace hmc::compat {
 using Uid = std::array<std::uint8_t, 16>;    ///< random, of one Communicator
 using Token = std::array<std::uint8_t, 16>;  ///< random, of one handshake
 
-inline constexpr std::uint32_t handshake_version = 1;
+inline constexpr std::uint32_t handshake_version = 2;
 inline constexpr std::int64_t no_id = -1;
 
 enum class Step : std::uint8_t {
@@ -82,13 +82,13 @@ struct Refused : StepMessage<Step::refused> {
   static constexpr auto fields = std::tuple(&Refused::step, &Refused::code, &Refused::text);
 };
 
-struct ShareMemory : StepMessage<Step::share_memory> {  // with the memfds of the control words and of the buffer
+struct ShareMemory : StepMessage<Step::share_memory> {  // with the memfds of the control words and of buffer or relay
   Token token{};
   std::uint64_t nonce = 0;  ///< the last word of the control memory
   std::uint64_t control_bytes = 0;
-  std::uint64_t buffer_bytes = 0;  ///< of the buffer's segment; 0: no descriptor of the buffer
+  std::uint64_t buffer_bytes = 0;  ///< of the segment of buffer or relay
   std::uint64_t file_offset = 0;
-  std::uint64_t buffer_offset = 0;  ///< in the segment
+  std::uint64_t buffer_offset = 0;  ///< of buffer or relay in the segment
   static constexpr auto fields =
       std::tuple(&ShareMemory::step, &ShareMemory::token, &ShareMemory::nonce, &ShareMemory::control_bytes,
                  &ShareMemory::buffer_bytes, &ShareMemory::file_offset, &ShareMemory::buffer_offset);

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "compat/hmc/control_words.hpp"
 #include "job/wires.hpp"
 #include "runtime/memory/provider.hpp"
 
@@ -92,13 +94,16 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
 Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, std::size_t channels,
              const base::Env& env, base::Log log)
     : buffer_(std::move(buffer)),
+      relay_(buffer_->allocation()->host_accessible
+                 ? nullptr
+                 : memory::provider_for(MemoryType::CPU).allocate(0, RelayLayout::bytes, memory::Backing::plain)),
       log_(log),
       shares_memory_((env.transport.empty() || env.transport == "shm") &&
-                     (buffer_->allocation()->segment != nullptr || !buffer_->allocation()->host_accessible)),
+                     (relay_ != nullptr || buffer_->allocation()->segment != nullptr)),
       access_(Access::of(env)),
       uid_(random_array<Uid>()),
       endpoint_(
-          buffer_->allocation(),
+          buffer_->allocation(), relay_,
           [&] {
             std::vector<std::string> why_not;
             auto made = wires.empty() ? Endpoint::Wires{}
@@ -317,23 +322,20 @@ ShareMemory Peers::own_memory(std::vector<bootstrap::SharedFd>& fds) const {
     fds.push_back(std::make_shared<base::UniqueFd>(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0)));
     if (!*fds.back()) throw Error(Code::error, "connectTo", "no descriptor is free");
   };
-  const memory::Allocation& allocation = *buffer_->allocation();
+  const memory::Allocation& exposed = endpoint_.exposed();
   ShareMemory memory;
   memory.nonce = nonce_;
   memory.control_bytes = endpoint_.control()->bytes();
   add(*endpoint_.control());
-  if (allocation.segment != nullptr) {
-    memory.buffer_bytes = allocation.segment->bytes();
-    memory.file_offset = allocation.segment->file_offset();
-    memory.buffer_offset = allocation.segment_offset;
-    add(*allocation.segment);
-  }
+  memory.buffer_bytes = exposed.segment->bytes();
+  memory.file_offset = exposed.segment->file_offset();
+  memory.buffer_offset = exposed.segment_offset;
+  add(*exposed.segment);
   return memory;
 }
 
 Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const {
-  const bool has_buffer = message.buffer_bytes > 0;
-  if (fds.size() != (has_buffer ? 2U : 1U) || message.control_bytes < Endpoint::control_bytes)
+  if (fds.size() != 2 || message.control_bytes < Endpoint::control_bytes)
     throw Error(Code::refused, "connectTo", "the peer sent more or fewer descriptors than it announced");
   std::for_each(fds.begin(), fds.end(), &require_sealed);
   Endpoint::Mapped mapped;
@@ -342,7 +344,7 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
   std::memcpy(&nonce, mapped.control->base() + Endpoint::nonce_at, sizeof nonce);
   if (nonce != message.nonce)
     throw Error(Code::refused, "connectTo", "the descriptor isn't that of the peer's memory: the nonce differs");
-  if (has_buffer) mapped.buffer = base::Segment::map(std::move(fds[1]), message.buffer_bytes, message.file_offset);
+  mapped.buffer = base::Segment::map(std::move(fds[1]), message.buffer_bytes, message.file_offset);
   mapped.offset = message.buffer_offset;
   return mapped;
 }
@@ -594,6 +596,14 @@ std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
 bool Peers::has_name(const Peer& peer, const PeerName& name) const {
   const std::lock_guard guard(lock_);
   return std::find(peer.names.begin(), peer.names.end(), name) != peer.names.end();
+}
+
+std::vector<std::shared_ptr<Peer>> Peers::connected() const {
+  std::vector<std::shared_ptr<Peer>> all;
+  const std::lock_guard guard(lock_);
+  std::copy_if(peers_.begin(), peers_.end(), std::back_inserter(all),
+               [](const auto& peer) { return peer->state == Peer::State::connected; });
+  return all;
 }
 
 base::Status Peers::status(const Peer& peer) const {

@@ -49,6 +49,7 @@ struct Peer {
   bool outgoing = false;  ///< this side opened the connection
   std::string why_failed;
   Stream data_send, data_receive, send, receive;
+  Stream relay;  ///< of transfers to and from the peer's device memory; its chunks are pieces
 };
 
 /// Each pair of Communicators has one connection, authenticated with HMC_SECRET. Without HMC_SECRET only processes of
@@ -78,6 +79,7 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   /// Null if there is no such peer, or if several peers have the ip.
   std::shared_ptr<Peer> find(const PeerName& name) const;
   std::shared_ptr<Peer> find(const std::string& ip) const;
+  std::vector<std::shared_ptr<Peer>> connected() const;
   bool has_name(const Peer& peer, const PeerName& name) const;
   /// ok, or the reason of the peer's failure.
   base::Status status(const Peer& peer) const;
@@ -118,6 +120,7 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   void fail(Peer& peer, std::string why);
 
   const std::shared_ptr<ConnBuffer> buffer_;
+  const std::shared_ptr<memory::Allocation> relay_;  // null if the CPU can access the buffer
   const base::Log log_;
   const bool shares_memory_;
   const Access access_;

@@ -31,11 +31,12 @@ enum class ConnType { RDMA, UCX };
 ///  - RDMA: ibverbs. Without a usable RDMA device UCX or TCP, and the reason is logged once.
 ///  - UCX: UCX. If this build has no UCX, TCP.
 ///  - HMC_TRANSPORT forces one.
+/// Device memory: a thread of its owner copies it through host memory.
 ///
 /// ERRORS. No function throws, raises a signal or ends the process.
 ///  - ERROR: a range exceeds either buffer, or the peer has died or disconnected
 ///  - NOT_FOUND: no peer, or several peers, have the name
-///  - UNSUPPORT: no wire reaches the peer's device memory, or this machine has no memory of the type
+///  - UNSUPPORT: this machine has no memory of the given MemoryType
 ///  - TIMEOUT: a call without a timeout has waited for HMC_TIMEOUT_S (300) seconds
 ///
 /// THREADS. Any. Calls of the same function (send, recv, sendDataTo, recvDataFrom) for one peer run one after another.

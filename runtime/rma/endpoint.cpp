@@ -21,7 +21,8 @@ using transport::done;
 struct Endpoint::Peer {
   int number = -1;
   std::uint64_t bytes = 0;
-  // Both on one node: the peer's buffer in this process.
+  std::uint64_t relay_bytes = 0;
+  // Both on one node: the peer's buffer or relay in this process.
   std::shared_ptr<base::Segment> mapped;
   std::byte* direct = nullptr;
   std::shared_ptr<base::Segment> mapped_control;
@@ -41,19 +42,19 @@ constexpr std::size_t words_bytes = Endpoint::control_words * sizeof(std::uint64
 
 }  // namespace
 
-Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log)
-    : buffer_(std::move(buffer)), wires_(std::move(wires)), peers_(most_peers), log_(log) {
-  region_.base = buffer_->address;
-  region_.bytes = buffer_->bytes;
-  region_.segment = buffer_->segment;
-  region_.segment_offset = buffer_->segment_offset;
+Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, std::shared_ptr<memory::Allocation> relay, Wires wires,
+                   base::Log log)
+    : buffer_(std::move(buffer)), relay_(std::move(relay)), wires_(std::move(wires)), peers_(most_peers), log_(log) {
+  region_.base = exposed().address;
+  region_.bytes = exposed().bytes;
+  region_.segment = exposed().segment;
+  region_.segment_offset = exposed().segment_offset;
   control_ = base::Segment::create(control_bytes);
   control_region_.base = control_->base();
   control_region_.bytes = most_peers * words_bytes;
   control_region_.segment = control_;
   for (const auto& wire : wires_) {
-    // The wires' targets store with the CPU.
-    keys_.push_back(buffer_->host_accessible ? wire->register_region(region_) : base::Bytes{});
+    keys_.push_back(wire->register_region(region_));
     control_keys_.push_back(wire->register_region(control_region_));
   }
 }
@@ -63,7 +64,7 @@ Endpoint::~Endpoint() {
     if (peer != nullptr) remove(peer->number);
   for (const auto& wire : wires_) {
     wire->deregister_region(control_region_);
-    if (buffer_->host_accessible) wire->deregister_region(region_);
+    wire->deregister_region(region_);
   }
 }
 
@@ -92,6 +93,7 @@ base::Bytes Endpoint::offer(int peer) {
   const std::lock_guard guard(lock_);
   base::ByteWriter out;
   out.number(static_cast<std::uint64_t>(buffer_->bytes))
+      .number(static_cast<std::uint64_t>(relay_ != nullptr ? relay_->bytes : 0))
       .number(static_cast<std::uint32_t>(place_of(peer)))
       .number(static_cast<std::uint32_t>(wires_.size()));
   for (std::size_t w = 0; w < wires_.size(); ++w)
@@ -109,6 +111,7 @@ void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, 
   if (to == nullptr) throw Error(Code::invalid_argument, "connect", fmt::format("peer {} isn't reserved", peer));
   base::ByteReader in(offer);
   const auto bytes = in.number<std::uint64_t>();
+  const auto relay_bytes = in.number<std::uint64_t>();
   const auto place = in.number<std::uint32_t>();
   const auto count = in.number<std::uint32_t>();
   base::ByteView address, key, control_key;
@@ -125,15 +128,17 @@ void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, 
   if (!in.complete() || place >= most_peers) throw Error(Code::refused, "connect", "the peer's offer can't be read");
   to->control_at = place * words_bytes;
   if (mapped.control != nullptr) {
-    const bool holds = mapped.buffer == nullptr ||
-                       (mapped.offset <= mapped.buffer->bytes() && bytes <= mapped.buffer->bytes() - mapped.offset);
+    const std::uint64_t exposed_bytes = relay_bytes != 0 ? relay_bytes : bytes;
+    const bool holds = mapped.buffer != nullptr && mapped.offset <= mapped.buffer->bytes() &&
+                       exposed_bytes <= mapped.buffer->bytes() - mapped.offset;
     if (!holds || mapped.control->bytes() < control_bytes)
       throw Error(Code::refused, "connect", "the peer's shared memory is smaller than its buffer");
-    if (mapped.buffer != nullptr) to->direct = mapped.buffer->base() + mapped.offset;
+    to->direct = mapped.buffer->base() + mapped.offset;
     to->mapped = std::move(mapped.buffer);
     to->words = mapped.control->base() + to->control_at;
     to->mapped_control = std::move(mapped.control);
     to->bytes = bytes;
+    to->relay_bytes = relay_bytes;
     return;
   }
   for (const auto& mine : wires_) {
@@ -152,6 +157,7 @@ void Endpoint::connect(int peer, base::ByteView offer, const std::string& wire, 
     to->control = std::move(control);
     to->wire = mine.get();
     to->bytes = bytes;
+    to->relay_bytes = relay_bytes;
     return;
   }
   throw Error(Code::unavailable, "connect", fmt::format("wire {} isn't available on both sides", wire));
@@ -186,10 +192,10 @@ std::uint64_t Endpoint::peer_bytes(int peer) const noexcept {
   return to != nullptr ? to->bytes : 0;
 }
 
-bool Endpoint::reaches_buffer(int peer) const noexcept {
+std::uint64_t Endpoint::peer_relay_bytes(int peer) const noexcept {
   const std::lock_guard guard(lock_);
   const Peer* const to = find(peer);
-  return to != nullptr && (to->direct != nullptr || to->channel != nullptr);
+  return to != nullptr ? to->relay_bytes : 0;
 }
 
 std::string Endpoint::path(int peer) const {
@@ -206,29 +212,32 @@ Endpoint::Peer* Endpoint::find(int peer) const noexcept {
   return found != nullptr && found->number == peer ? found : nullptr;
 }
 
-Status Endpoint::check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept {
+Status Endpoint::check(const Peer* peer, Place place, const void* local, std::size_t size) const noexcept {
   if (peer == nullptr || !peer->connected()) return Status::failure(Code::not_found, "the peer isn't connected");
   if (peer->direct == nullptr && peer->channel == nullptr && size > 0)
-    return Status::failure(Code::unsupported, "the peer's buffer is device memory, and no wire reaches it");
+    return Status::failure(Code::unsupported, "the wire can't access the peer's buffer");
+  const std::uint64_t limit = place.in_relay ? peer->relay_bytes : peer->bytes;
   // No sum of offset and size: it could wrap around.
-  if (size > peer->bytes || offset > peer->bytes - size)
+  if (size > limit || place.offset > limit - size)
     return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
   if (local == nullptr && size > 0) return Status::failure(Code::invalid_argument, "the pointer is null");
+  if (peer->relay_bytes != 0 && !place.in_relay && size > 0)
+    return Status::failure(Code::unsupported, "the peer's buffer is device memory");
   return {};
 }
 
-Status Endpoint::put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept {
-  return put_signal(peer, offset, local, size, 0, {}, transfer);
+Status Endpoint::put(int peer, Place place, const void* local, std::size_t size, Transfer& transfer) noexcept {
+  return put_signal(peer, place, local, size, 0, {}, transfer);
 }
 
-Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, std::size_t size, std::size_t first,
+Status Endpoint::put_signal(int peer, Place place, const void* local, std::size_t size, std::size_t first,
                             std::span<const std::uint64_t> values, Transfer& transfer) noexcept {
   transfer = {};
   std::unique_lock guard(lock_);
   Peer* const to = find(peer);
-  if (const Status status = check(to, offset, local, size); !status.ok()) return status;
+  if (const Status status = check(to, place, local, size); !status.ok()) return status;
   if (to->words != nullptr) {
-    std::byte* const destination = size > 0 ? to->direct + offset : nullptr;
+    std::byte* const destination = size > 0 ? to->direct + place.offset : nullptr;
     std::byte* const words = to->words + first * sizeof(std::uint64_t);
     // The peer may be removed during a long copy. A short one holds the lock: that is faster than two references.
     std::pair<std::shared_ptr<base::Segment>, std::shared_ptr<base::Segment>> keep;
@@ -245,7 +254,7 @@ Status Endpoint::put_signal(int peer, std::uint64_t offset, const void* local, s
   }
   transfer.peer = peer;
   Status status;
-  if (size > 0) status = to->channel->put(offset, local, size, transfer.data);
+  if (size > 0) status = to->channel->put(place.offset, local, size, transfer.data);
   if (status.ok() && !values.empty()) {
     status = to->wire->fence();
     const std::uint64_t at = to->control_at + first * sizeof(std::uint64_t);
@@ -267,13 +276,13 @@ std::uint64_t Endpoint::word(int peer, std::size_t index) const noexcept {
   return transport::load_signal(own_words(peer) + index * sizeof(std::uint64_t));
 }
 
-Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept {
+Status Endpoint::get(int peer, Place place, void* local, std::size_t size, Transfer& transfer) noexcept {
   transfer = {};
   std::unique_lock guard(lock_);
   Peer* const to = find(peer);
-  if (const Status status = check(to, offset, local, size); !status.ok() || size == 0) return status;
+  if (const Status status = check(to, place, local, size); !status.ok() || size == 0) return status;
   if (to->direct != nullptr) {
-    std::byte* const source = to->direct + offset;
+    std::byte* const source = to->direct + place.offset;
     std::shared_ptr<base::Segment> keep;  // as in put_signal
     if (size > longest_copy_under_lock) {
       keep = to->mapped;
@@ -285,7 +294,7 @@ Status Endpoint::get(int peer, std::uint64_t offset, void* local, std::size_t si
     return {};
   }
   transfer.peer = peer;
-  return to->channel->get(offset, local, size, transfer.data);
+  return to->channel->get(place.offset, local, size, transfer.data);
 }
 
 Status Endpoint::test_locked(Transfer& transfer) noexcept {

@@ -22,6 +22,9 @@ namespace hmc::rma {
 /// returns the data with which that peer reaches this side, and connect() takes the peer's offer. The caller sends
 /// offers and descriptors over an authenticated connection. The buffer is registered once per wire.
 ///
+/// Peers can't access device memory. Its owner passes a relay: host memory that peers access in its place, and from
+/// which the owner copies.
+///
 /// In addition to the buffer, each pair of peers has control words: a peer stores into its words here, after its puts.
 ///
 /// put and get start a transfer; wait() returns when the bytes are visible at the peer, or have arrived here. A peer
@@ -30,27 +33,31 @@ namespace hmc::rma {
 class Endpoint {
  public:
   static constexpr int most_peers = 1024;
-  static constexpr std::size_t control_words = 16;  ///< per peer and direction
+  static constexpr std::size_t control_words = 24;  ///< per peer and direction
   static constexpr std::size_t nonce_at = most_peers * control_words * sizeof(std::uint64_t);
   static constexpr std::size_t control_bytes = nonce_at + sizeof(std::uint64_t);
   using Wires = std::vector<std::unique_ptr<transport::OpenWire>>;
 
-  /// `wires` serve most_peers each; all of them are offered, and the connecting side chooses one by name.
-  Endpoint(std::shared_ptr<memory::Allocation> buffer, Wires wires, base::Log log);
+  /// `relay`: null if the CPU can access the buffer. `wires` serve most_peers each; all of them are offered, and the
+  /// connecting side chooses one by name.
+  Endpoint(std::shared_ptr<memory::Allocation> buffer, std::shared_ptr<memory::Allocation> relay, Wires wires,
+           base::Log log);
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
 
-  std::byte* address() const noexcept { return buffer_->address; }
-  std::size_t bytes() const noexcept { return buffer_->bytes; }
   const memory::Allocation& buffer() const noexcept { return *buffer_; }
+  /// The memory that peers access: the relay, or else the buffer.
+  bool has_relay() const noexcept { return relay_ != nullptr; }
+  const memory::Allocation& exposed() const noexcept { return relay_ != nullptr ? *relay_ : *buffer_; }
   /// The names of the wires, in order of preference.
   std::vector<std::string> wire_names() const;
 
   /// Returns a number for a new peer; -1 if most_peers are in use. A number isn't used again, so a call with the number
   /// of a removed peer fails.
   int reserve();
-  /// The data that the peer needs: this buffer's size, the place of its control words, and address and key per wire.
+  /// The data that the peer needs: the sizes of buffer and relay, the place of its control words, and address and key
+  /// per wire.
   base::Bytes offer(int peer);
   /// A peer's memory in this process, if both are on one node.
   struct Mapped {
@@ -69,8 +76,8 @@ class Endpoint {
   base::Status status(int peer) const noexcept;
 
   std::uint64_t peer_bytes(int peer) const noexcept;
-  /// False if the peer's buffer is device memory that this process can't reach.
-  bool reaches_buffer(int peer) const noexcept;
+  /// The size of the peer's relay; 0: it has none, and its buffer is accessed directly.
+  std::uint64_t peer_relay_bytes(int peer) const noexcept;
   /// "shared memory", or the wire with its transport.
   std::string path(int peer) const;
 
@@ -84,12 +91,19 @@ class Endpoint {
       return data == transport::done && words == transport::done && flush == transport::done;
     }
   };
-  /// Range and pointer are checked: out_of_range, invalid_argument. `local` is host memory.
-  base::Status put(int peer, std::uint64_t offset, const void* local, std::size_t size, Transfer& transfer) noexcept;
-  base::Status get(int peer, std::uint64_t offset, void* local, std::size_t size, Transfer& transfer) noexcept;
+  /// A place in the peer's buffer, or in its relay.
+  struct Place {
+    constexpr Place(std::uint64_t at, bool is_in_relay = false) : offset(at), in_relay(is_in_relay) {}
+    std::uint64_t offset;
+    bool in_relay;
+  };
+  /// Range and pointer are checked: out_of_range, invalid_argument. unsupported: the peer's buffer is accessed through
+  /// its relay only. `local` is host memory.
+  base::Status put(int peer, Place place, const void* local, std::size_t size, Transfer& transfer) noexcept;
+  base::Status get(int peer, Place place, void* local, std::size_t size, Transfer& transfer) noexcept;
   /// As put, then stores the control words [first, first + values.size()) at the peer, the last one last. A peer that
   /// loads the last one also sees the bytes, the other words, and all earlier puts to it.
-  base::Status put_signal(int peer, std::uint64_t offset, const void* local, std::size_t size, std::size_t first,
+  base::Status put_signal(int peer, Place place, const void* local, std::size_t size, std::size_t first,
                           std::span<const std::uint64_t> values, Transfer& transfer) noexcept;
   /// The value that the peer stored last into this side's control word.
   std::uint64_t word(int peer, std::size_t index) const noexcept;
@@ -106,12 +120,12 @@ class Endpoint {
   static int place_of(int peer) noexcept { return peer % most_peers; }
   /// Null if the peer was removed.
   Peer* find(int peer) const noexcept;
-  base::Status check(const Peer* peer, std::uint64_t offset, const void* local, std::size_t size) const noexcept;
+  base::Status check(const Peer* peer, Place place, const void* local, std::size_t size) const noexcept;
   base::Status test_locked(Transfer& transfer) noexcept;
   std::byte* own_words(int peer) const noexcept;
 
   mutable std::mutex lock_;
-  std::shared_ptr<memory::Allocation> buffer_;
+  std::shared_ptr<memory::Allocation> buffer_, relay_;
   transport::Region region_;
   Wires wires_;
   std::vector<base::Bytes> keys_;  // by wire; empty: the wire can't reach the buffer

@@ -63,8 +63,8 @@ inline ConnType conn_type() {
 }
 
 struct Side {
-  explicit Side(std::size_t bytes, std::size_t channels = 1)
-      : buffer(std::make_shared<ConnBuffer>(0, bytes, MemoryType::CPU)),
+  explicit Side(std::size_t bytes, std::size_t channels = 1, MemoryType type = MemoryType::CPU)
+      : buffer(std::make_shared<ConnBuffer>(0, bytes, type)),
         communicator(std::make_unique<Communicator>(buffer, channels)) {}
   std::uint8_t* at(std::size_t offset) const { return static_cast<std::uint8_t*>(buffer->ptr) + offset; }
   /// Starts a server at a port of this process's own.

@@ -24,7 +24,7 @@ std::unique_ptr<Endpoint> make_endpoint() {
   Endpoint::Wires wires;
   wires.push_back(transport::make_tcp_wire(options));
   return std::make_unique<Endpoint>(
-      memory::provider_for(MemoryType::CPU).allocate(0, buffer_bytes, memory::Backing::best), std::move(wires),
+      memory::provider_for(MemoryType::CPU).allocate(0, buffer_bytes, memory::Backing::best), nullptr, std::move(wires),
       base::Log{});
 }
 
