@@ -81,14 +81,14 @@ TEST_P(EndpointPair, put_is_visible_at_return_and_get_returns_the_bytes) {
       ++call;
       const auto data = pattern_of(0, call, offset, size);
       ASSERT_TRUE(put(*a, to_b, offset, data).ok());
-      EXPECT_TRUE(std::equal(data.begin(), data.end(), b->address() + offset)) << size << " at " << offset;
+      EXPECT_TRUE(std::equal(data.begin(), data.end(), b->buffer().address + offset)) << size << " at " << offset;
       const auto theirs = pattern_of(1, call, offset, size);
-      std::copy(theirs.begin(), theirs.end(), b->address() + offset);
+      std::copy(theirs.begin(), theirs.end(), b->buffer().address + offset);
       std::vector<std::byte> got(size);
       ASSERT_TRUE(get(*a, to_b, offset, got).ok());
       EXPECT_EQ(got, theirs);
       ASSERT_TRUE(put(*b, to_a, offset, theirs).ok());
-      EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), a->address() + offset));
+      EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), a->buffer().address + offset));
     }
   }
 }
@@ -113,8 +113,8 @@ TEST_P(EndpointPair, each_side_numbers_its_peers_on_its_own) {
   for (int i = 0; i < 4; ++i) {
     const std::size_t offset = 1000 * static_cast<std::size_t>(i);
     const auto theirs = pattern_of(9, i, offset, 900), mine = pattern_of(i, i, offset, 900);
-    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), others[static_cast<std::size_t>(i)]->address() + offset));
-    EXPECT_TRUE(std::equal(mine.begin(), mine.end(), hub->address() + offset));
+    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), others[static_cast<std::size_t>(i)]->buffer().address + offset));
+    EXPECT_TRUE(std::equal(mine.begin(), mine.end(), hub->buffer().address + offset));
   }
 }
 
@@ -139,8 +139,8 @@ TEST_P(EndpointPair, removed_number_fails_its_transfers_and_isnt_used_at_once) {
     ASSERT_TRUE(put(*hub, from_hub, 0, pattern_of(0, round, 0, 5000)).ok());
     ASSERT_TRUE(put(*other, to_hub, 0, pattern_of(1, round, 0, 5000)).ok());
     const auto mine = pattern_of(1, round, 0, 5000), theirs = pattern_of(0, round, 0, 5000);
-    EXPECT_TRUE(std::equal(mine.begin(), mine.end(), hub->address()));
-    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), other->address()));
+    EXPECT_TRUE(std::equal(mine.begin(), mine.end(), hub->buffer().address));
+    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), other->buffer().address));
     Endpoint::Transfer late;
     ASSERT_TRUE(hub->put(from_hub, 0, mine.data(), mine.size(), late).ok());
     hub->remove(from_hub);
@@ -181,7 +181,7 @@ TEST_P(EndpointPair, control_words_arrive_after_the_bytes_and_per_peer) {
     while (hub->word(hub_first, 4) != round && !limit.expired()) (void)first->test(transfer);
     ASSERT_EQ(hub->word(hub_first, 4), round);
     EXPECT_EQ(hub->word(hub_first, 3), data.size());
-    EXPECT_TRUE(std::equal(data.begin(), data.end(), hub->address() + round));
+    EXPECT_TRUE(std::equal(data.begin(), data.end(), hub->buffer().address + round));
     ASSERT_TRUE(first->wait(transfer, soon()).ok());
     EXPECT_EQ(hub->word(hub_second, 4), 0U);
   }
@@ -246,7 +246,7 @@ TEST(Endpoint, peer_that_dies_fails_its_transfers_only) {
   EXPECT_FALSE(hub->status(numbers[0]).ok());
   const auto data = pattern_of(0, 7, 0, 100000);
   ASSERT_TRUE(put(*hub, numbers[1], 5, data).ok());
-  EXPECT_TRUE(std::equal(data.begin(), data.end(), lives->address() + 5));
+  EXPECT_TRUE(std::equal(data.begin(), data.end(), lives->buffer().address + 5));
 }
 
 }  // namespace
