@@ -3,6 +3,9 @@
 get_property(rooms GLOBAL PROPERTY HMC_ROOMS)
 get_property(links GLOBAL PROPERTY HMC_LINKS)
 list(REMOVE_DUPLICATES links)
+if(HMC_CRYPTO_ARCHIVE)
+  list(TRANSFORM links REPLACE "^OpenSSL::Crypto$" ${HMC_CRYPTO_ARCHIVE})
+endif()
 set(objects)
 foreach(room IN LISTS rooms)
   list(APPEND objects $<TARGET_OBJECTS:${room}>)
@@ -18,15 +21,13 @@ target_include_directories(hmc PUBLIC
 target_compile_features(hmc PUBLIC cxx_std_20)
 # Its dependencies are private. CMake would export the names of imported shared libraries, which consumers don't define,
 # so those are linked as files.
-target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags>)
+target_link_libraries(hmc PRIVATE $<BUILD_INTERFACE:hmc_flags> -Wl,--exclude-libs,libcrypto.a)
 foreach(link IN LISTS links)
   set(type)
   if(TARGET ${link})
     get_target_property(type ${link} TYPE)
   endif()
-  if(link STREQUAL "OpenSSL::Crypto" AND HMC_CRYPTO_ARCHIVE)
-    set(link ${HMC_CRYPTO_ARCHIVE} -Wl,--exclude-libs,libcrypto.a) # a program's own libcrypto stays apart
-  elseif(type STREQUAL "SHARED_LIBRARY")
+  if(type STREQUAL "SHARED_LIBRARY")
     set(link $<TARGET_LINKER_FILE:${link}>)
   endif()
   target_link_libraries(hmc PRIVATE ${link})
