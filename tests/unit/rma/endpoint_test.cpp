@@ -202,6 +202,7 @@ TEST(Endpoint, all_peers_are_offered_one_registration_of_the_buffer) {
     const base::Bytes offer = endpoint->offer(endpoint->reserve());
     base::ByteReader in(offer);
     EXPECT_EQ(in.number<std::uint64_t>(), buffer_bytes);
+    EXPECT_EQ(in.number<std::uint64_t>(), 0U);  // no relay
     EXPECT_EQ(in.number<std::uint32_t>(), static_cast<std::uint32_t>(i));
     ASSERT_EQ(in.number<std::uint32_t>(), 1U);
     EXPECT_EQ(in.text(), "tcp");
