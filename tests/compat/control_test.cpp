@@ -42,7 +42,7 @@ class CompatControl : public testing::Test {
   CompatControl() {
     ::setenv("HMC_SECRET", std::string(64, 'a').c_str(), 1);
     ::setenv("HMC_TIMEOUT_S", "60", 1);
-    char name[] = "/tmp/hmc-compat-XXXXXX";
+    char name[] = "/tmp/compat-test-XXXXXX";
     folder = ::mkdtemp(name);
   }
   ~CompatControl() override { std::filesystem::remove_all(folder); }

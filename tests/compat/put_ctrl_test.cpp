@@ -22,7 +22,7 @@ std::uint64_t rounds() {
 }
 
 std::string socket_folder() {
-  std::string folder = "/tmp/hmc-put-ctrl-XXXXXX";
+  std::string folder = "/tmp/put-ctrl-test-XXXXXX";
   return ::mkdtemp(folder.data()) != nullptr ? folder : "";
 }
 

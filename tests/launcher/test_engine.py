@@ -136,7 +136,7 @@ class Slurm(Engine):
         return os.geteuid() == 0 and all(shutil.which(name) for name in ("slurmctld", "slurmd", "srun", "munged"))
 
     def start(self):
-        self.place = tempfile.mkdtemp(prefix="hmc-slurm-")
+        self.place = tempfile.mkdtemp(prefix="slurm-test-")
         os.chmod(self.place, 0o755)
         for name in ("state", "spool"):
             os.mkdir(os.path.join(self.place, name))

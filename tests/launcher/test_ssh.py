@@ -24,7 +24,7 @@ def state_of(pid):
 class OverSsh(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.place = tempfile.mkdtemp(prefix="hmc-ssh-")
+        cls.place = tempfile.mkdtemp(prefix="ssh-test-")
         for key in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{cls.place}/{key}"], check=True)
         shutil.copy(f"{cls.place}/user.pub", f"{cls.place}/authorized")

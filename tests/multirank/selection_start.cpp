@@ -24,7 +24,7 @@ using collectives::schedule::CostParameters;
 
 struct TemporaryFolder {
   TemporaryFolder() {
-    char name[] = "/tmp/hmc-select-XXXXXX";
+    char name[] = "/tmp/select-test-XXXXXX";
     path = ::mkdtemp(name);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path); }

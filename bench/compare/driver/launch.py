@@ -107,7 +107,7 @@ def _stop(process):
 def run(command, timeout_s, output_option=True, environment=None):
     """`command` is without --output and --scratch, which are added here; their files are removed afterwards."""
     outcome, load = Outcome(), Load()
-    scratch = tempfile.mkdtemp(prefix="hmc-compare-")
+    scratch = tempfile.mkdtemp(prefix="compare-")
     lines_path = os.path.join(scratch, "lines")
     store = os.path.join(scratch, "store")
     os.mkdir(store)

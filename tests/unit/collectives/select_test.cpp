@@ -256,7 +256,7 @@ TEST(ScratchSpace, pieces_of_every_algorithm_fit) {
 
 struct TemporaryFolder {
   TemporaryFolder() {
-    char name[] = "/tmp/hmc-select-XXXXXX";
+    char name[] = "/tmp/select-test-XXXXXX";
     path = ::mkdtemp(name);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path); }
