@@ -16,7 +16,7 @@
 namespace hmc::bootstrap {
 
 /// The services that this process runs for other ranks. Under hmcrun: none, unless the node has no agent. Otherwise:
-///  - Rank 0 runs the store. The first rank of each node runs the node's agent.
+///  - Rank 0 runs the store. On each node the rank that joins first runs the agent.
 ///  - The other ranks of the node watch that rank's process, because after its death no agent can set the abort word.
 class HostedServices {
  public:

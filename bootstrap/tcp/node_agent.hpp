@@ -1,4 +1,4 @@
-// NodeAgent: represents one node to the store. hmcrun runs it; without hmcrun, the node's first rank does.
+// NodeAgent: represents one node to the store. hmcrun runs it; without hmcrun, the node's rank that joins first.
 #pragma once
 
 #include <functional>

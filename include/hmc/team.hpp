@@ -115,7 +115,7 @@ class HMC_API Team {
   ///    too.
   ///  - A rank that ends during the call isn't in the new team.
   ///  - Error{unavailable}: the process that runs the job's store or this node's agent has ended. Under hmcrun that is
-  ///    hmcrun. Otherwise it is rank 0, or the lowest rank of this node.
+  ///    hmcrun. Otherwise it is rank 0, or the rank of this node that joined first.
   Team shrink();
   /// Waits until each rank that has ended is replaced: by `hmcrun --respawn`, or by a process with that rank's
   /// environment. Returns a team with the original ranks, which becomes Runtime::world(). In a replacement,
