@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 hmcrun, program = sys.argv[1:3]
 LIMIT_S = 60
@@ -20,12 +21,32 @@ def free_address():
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
+def serves_a_node(pid):
+    """True if the process listens on a named Unix socket."""
+    with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
+        sockets = [line.split() for line in file]
+    listening = {f"socket:[{words[6]}]" for words in sockets if len(words) > 7 and words[3] == "00010000"}
+    folder = f"/proc/{pid}/fd"
+    for fd in os.listdir(folder):
+        try:
+            if os.readlink(f"{folder}/{fd}") in listening:
+                return True
+        except FileNotFoundError:  # closed meanwhile
+            pass
+    return False
+
+
 class Job:
     """Ranks started by hand."""
 
     def __init__(self, mode, size):
         self.mode, self.size, self.store = mode, size, free_address()
-        self.ranks = [self.start(rank) for rank in range(size)]
+        self.ranks = [self.start(0)]
+        # The rank that joins first runs the node's agent; these tests rely on rank 0.
+        while not serves_a_node(self.ranks[0].pid):
+            assert self.ranks[0].poll() is None
+            time.sleep(0.005)
+        self.ranks += [self.start(rank) for rank in range(1, size)]
 
     def start(self, rank):
         env = {name: value for name, value in os.environ.items() if not name.startswith("HMC_")}
