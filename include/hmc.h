@@ -152,7 +152,7 @@ class HMC_API CtrlSocketManager {
   void closeConnection(const std::string& ip);
 
  private:
-  friend class Communicator;  // its functions return the reason
+  friend class Communicator;  // returns the reason of a failure
   CtrlSocketManager();
   ~CtrlSocketManager() = default;
   status_t try_start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path);

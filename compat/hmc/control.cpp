@@ -69,7 +69,7 @@ class FolderLock {
   base::UniqueFd folder_;
 };
 
-/// Also if messages that the peer sent before are unread.
+/// True also while messages that the peer sent before are unread.
 bool closed_by_peer(int socket) noexcept {
   pollfd state{socket, POLLRDHUP, 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
@@ -96,7 +96,7 @@ std::string with_port(const std::string& ip, std::uint16_t port) {
   return ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, port) : fmt::format("[{}]:{}", ip, port);
 }
 
-/// False for a host's name.
+/// False for a host name.
 bool is_numeric(const std::string& ip) noexcept {
   std::array<std::byte, sizeof(in6_addr)> address;
   return ::inet_pton(AF_INET, ip.c_str(), address.data()) == 1 ||

@@ -70,7 +70,7 @@ class SocketFile {
 
 /// All connections to one peer process. Each side sends on its first open one and receives from all, so messages stay
 /// in order. There is more than one
-///  - if both processes have connected: they are read side by side;
+///  - if both processes have connected: both connections are read at the same time;
 ///  - if a process has closed its connection and connected again: the earlier one is read to its end first.
 /// Threads: any.
 class ControlLink {
@@ -95,7 +95,7 @@ class ControlLink {
     std::mutex mutex;
     bootstrap::ControlConnection connection;
     bool by_peer = false;
-    int turn = 0;          ///< read when all lines with a lower number have ended; equal: side by side
+    int turn = 0;          ///< read when all lines with a lower number have ended; equal: at the same time
     bool drained = false;  ///< ended, and all its messages were received; under `mutex`
   };
   std::vector<std::shared_ptr<Line>> lines();

@@ -1,4 +1,4 @@
-// What the two sides of a connection agree on: the control words, and the layout of a relay.
+// The control words of a connection, and the layout of a relay; equal on both sides.
 #pragma once
 
 #include <cstddef>

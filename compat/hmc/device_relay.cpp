@@ -46,7 +46,7 @@ void DeviceRelay::run() noexcept {
   for (unsigned idle = 0; !stopping_.load(std::memory_order_relaxed); ++idle) {
     try {
       if (serve_all()) idle = 0;
-    } catch (const std::bad_alloc&) {  // tried again after a rest
+    } catch (const std::bad_alloc&) {  // tried again after the pause
     }
     rest(idle);
   }

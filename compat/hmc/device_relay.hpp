@@ -21,8 +21,7 @@ namespace hmc::compat {
 ///   caller   relay_offset, relay_size, relay_call    asks for a slot
 ///   owner    relay_grant                             a slot, when one is free
 ///   put      the caller puts piece p into half p % 2 of the slot, then relay_pieces = p + 1; the owner copies it to
-///   the
-///            device, then relay_done = p + 1. A half is used again when its last piece is done.
+///            the device, then relay_done = p + 1. A half is used again when its last piece is done.
 ///   get      the owner copies piece p into half p % 2, then relay_done = p + 1; the caller gets it, then
 ///            relay_pieces = p + 1.
 ///

@@ -106,10 +106,12 @@ class HMC_API Communicator {
   status_t recvDataFrom(std::string ip, std::uint16_t port, void* recv_buf, std::size_t buf_size, MemoryType buf_type,
                         std::size_t* flag, ConnType connType = ConnType::RDMA);
 
-  // ---- control messages, through the process's CtrlSocketManager. NOT_FOUND: no such peer. TIMEOUT: nothing listens at
-  // the address, or the peer hasn't connected or answered in time. INVALID_CONFIG: a bad address, an address in use, or
-  // a peer on another machine without HMC_SECRET. UNSUPPORT: CTRL_TRANSPORT excludes the address. ERROR: the peer has
-  // disconnected, died or refused, or its message isn't a tag.
+  // ---- control messages, through the process's CtrlSocketManager
+  //  - NOT_FOUND: no such peer
+  //  - TIMEOUT: nothing listens at the address, or the peer hasn't connected or answered in time
+  //  - INVALID_CONFIG: a bad address, an address in use, or a peer on another machine without HMC_SECRET
+  //  - UNSUPPORT: CTRL_TRANSPORT excludes the address
+  //  - ERROR: the peer has disconnected, died or refused, or its message isn't a tag
   status_t ctrlSend(CtrlId peer, std::uint64_t tag);
   status_t ctrlRecv(CtrlId peer, std::uint64_t* tag);
   status_t initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path = "");
