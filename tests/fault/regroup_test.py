@@ -59,7 +59,7 @@ class Job:
 
 
 def test_grow_by_hand():
-    # Rank 0 runs the store, and the agent if it joins first. Ranks 1 and 2 kill themselves once, one after the other.
+    # Rank 0 runs the store and the agent. Ranks 1 and 2 kill themselves once, one after the other.
     job = Job("grow", 3)
     for rank in 1, 2:
         assert job.ranks[rank].wait(LIMIT_S) == -signal.SIGKILL
