@@ -133,8 +133,12 @@ void NodeAgent::on_end(ControlPeer& peer) {
     if (events_.on_store_lost) events_.on_store_lost();
     if (all_left()) return;
     if (store_rank_ < 0) return fail({Code::aborted, -1, 0, "the connection to the job's store (hmcrun) ended" + why});
-    return fail({Code::peer_failed, store_rank_, 0,
-                 fmt::format("rank {}, which ran the job's store, has ended{}", store_rank_, why)});
+    fail({Code::peer_failed, store_rank_, 0,
+          fmt::format("rank {}, which ran the job's store, has ended{}", store_rank_, why)});
+    // The store decides votes. A rank that waits for a decision ends its wait when its connection ends.
+    for (const auto& [rank, each] : ranks_)
+      if (each.peer != nullptr) loop_.drop(*each.peer);
+    return;
   }
   if (!peer.registered) return;
   ranks_[peer.rank].peer = nullptr;

@@ -463,7 +463,7 @@ void TcpBootstrap::throw_if_over(const char* operation) {
   if (recovering_ && page_.aborted().code != Code::aborted) {
     if (!agent_lost_) return;
     throw_failure(Code::unavailable, operation, mine_.rank, -1,
-                  "the process that ran the job's control plane for this node has ended",
+                  "a process that ran the job's control plane has ended",
                   "under hmcrun the control plane doesn't end with a rank");
   }
   if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);

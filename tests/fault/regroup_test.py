@@ -39,11 +39,11 @@ def serves_a_node(pid):
 class Job:
     """Ranks started by hand."""
 
-    def __init__(self, mode, size):
+    def __init__(self, mode, size, one_server=True):
+        """The rank that joins first runs the node's agent; with `one_server` it is rank 0, which runs the store."""
         self.mode, self.size, self.store = mode, size, free_address()
         self.ranks = [self.start(0)]
-        # The rank that joins first runs the node's agent; these tests rely on rank 0.
-        while not serves_a_node(self.ranks[0].pid):
+        while one_server and not serves_a_node(self.ranks[0].pid):
             assert self.ranks[0].poll() is None
             time.sleep(0.005)
         self.ranks += [self.start(rank) for rank in range(1, size)]
@@ -68,7 +68,8 @@ def test_grow_by_hand():
 
 
 def test_lost_store_by_hand():
-    Job("lost_store", 3).expect([-signal.SIGKILL, 0, 0])
+    for one_server in True, False:
+        Job("lost_store", 3, one_server).expect([-signal.SIGKILL, 0, 0])
 
 
 def run(*words):
