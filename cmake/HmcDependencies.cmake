@@ -10,7 +10,8 @@ find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 # HMC needs only SHA-256 of libcrypto. With the static archive, libhmc and hmcrun don't load the shared library, which
 # takes a third of the load time of libhmc. HMC_TLS=1 loads libssl, and with it the shared library.
-find_library(HMC_CRYPTO_ARCHIVE libcrypto.a)
+cmake_path(GET OPENSSL_CRYPTO_LIBRARY PARENT_PATH crypto_folder)
+find_library(HMC_CRYPTO_ARCHIVE libcrypto.a PATHS ${crypto_folder} NO_DEFAULT_PATH)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)

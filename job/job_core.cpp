@@ -230,6 +230,11 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   return fabric;
 }
 
+/// This rank's line in the job's node page.
+base::ActivityLine& line_in(const bootstrap::Bootstrap& job) {
+  return job.node_page().activity(job.facts()[static_cast<std::size_t>(job.rank())].local_index);
+}
+
 /// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is an
 /// AgreedError.
 bool is_own_shortage(const Error& error) noexcept {
@@ -312,9 +317,7 @@ void JobCore::use(Parts fresh) {
   // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
   for (const auto& earlier : {first_, current_.bootstrap}) {
     if (earlier == nullptr || earlier == fresh.bootstrap) continue;
-    const int index = earlier->facts()[static_cast<std::size_t>(earlier->rank())].local_index;
-    earlier->node_page().activity(index).later_page.store(fresh.bootstrap->node_page().segment()->fd(),
-                                                          std::memory_order_relaxed);
+    line_in(*earlier).later_page.store(fresh.bootstrap->node_page().segment()->fd(), std::memory_order_relaxed);
   }
   current_ = std::move(fresh);
 }
@@ -387,6 +390,7 @@ void JobCore::close() {
   for (const auto& wire : fabric.wires) wire->all_left();
   current_.bootstrap->leave();
   if (current_.bootstrap != first_) first_->leave();
+  line_in(*first_).later_page.store(-1, std::memory_order_relaxed);  // the descriptor may be used for another file
   fabric.life->open = 0;
   if (unheard != nullptr) std::rethrow_exception(unheard);
   rma::require(fabric, streams, {"Runtime::close"});

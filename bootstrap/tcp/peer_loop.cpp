@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/interfaces.hpp"
-#include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
 
@@ -23,8 +23,8 @@ constexpr std::size_t most_unproven = 4096;
 
 }  // namespace
 
-PeerLoop::PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit)
-    : secret_(secret), handler_(handler), limit_(limit), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+PeerLoop::PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit, base::Log log)
+    : secret_(secret), handler_(handler), limit_(limit), log_(log), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!wake_) throw Error(Code::error, "eventfd", std::strerror(errno));
 }
 
@@ -164,17 +164,22 @@ void PeerLoop::sweep() {
     if (gone->connection.authenticated()) {
       handler_.on_end(*gone);
     } else {
-      const std::string& fault = gone->connection.fault();
-      refuse(gone->connection.fd(), !fault.empty() ? fault : "it hasn't proved that it belongs to this job");
+      const bool has_closed = gone->connection.ended() && gone->connection.fault().empty();
+      refuse(gone->connection.fd(), has_closed ? ""
+                                    : !gone->connection.fault().empty()
+                                        ? gone->connection.fault()
+                                        : "it hasn't proved that it belongs to this job");
     }
   }
 }
 
-/// Logs only the first connection: repeated attempts must not fill the log.
+/// Logs only the first connection: repeated attempts must not fill the log. A program may connect only to see whether
+/// this process listens; that isn't worth a line (`reason` is empty).
 void PeerLoop::refuse(int socket, std::string_view reason) {
-  if (unknown_connections_.fetch_add(1, std::memory_order_relaxed) > 0) return;
-  base::Log().warn("refused a connection from {}: {}; more of them are counted and not logged",
-                                         base::peer_text(socket), reason);
+  unknown_connections_.fetch_add(1, std::memory_order_relaxed);
+  if (reason.empty() || std::exchange(has_logged_, true)) return;
+  log_.warn("refused a connection from {}: {}; more of them are counted and not logged", base::peer_text(socket),
+            reason);
 }
 
 }  // namespace hmc::bootstrap

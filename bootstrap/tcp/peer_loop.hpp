@@ -13,6 +13,7 @@
 
 #include "bootstrap/tcp/connection.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/log.hpp"
 
 namespace hmc::bootstrap {
 
@@ -29,8 +30,9 @@ struct ControlPeer {
   bool taken = false;       ///< by PeerLoop::take
 };
 
-/// A connection without a valid first message in time, or with malformed data, is refused: it is closed and counted, and
-/// the first one is logged with its address. The handler isn't called for it. The handler is called on the loop's thread.
+/// A connection without a valid first message in time, or with malformed data, is refused: it is closed and counted,
+/// and the first one is logged with its address. The handler isn't called for it. The handler is called on the loop's
+/// thread.
 class PeerLoop {
  public:
   class Handler {
@@ -46,7 +48,7 @@ class PeerLoop {
   };
 
   /// Throws Error if no eventfd can be created.
-  PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit = &payload_limit);
+  PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit = &payload_limit, base::Log log = base::Log());
   ~PeerLoop();
 
   /// Before start(), or on the loop's thread.
@@ -83,12 +85,14 @@ class PeerLoop {
   Secret secret_;
   Handler& handler_;
   PayloadLimit limit_;
+  const base::Log log_;
   std::vector<base::UniqueFd> listeners_;
   std::vector<std::unique_ptr<ControlPeer>> peers_;
   base::UniqueFd wake_;
   std::mutex mutex_;
   std::vector<std::function<void()>> tasks_;  // under mutex_
   std::atomic<bool> stopping_{false};
+  bool has_logged_ = false;
   std::atomic<std::size_t> unknown_connections_{0};  // relaxed: a count that orders nothing
   bool exhausted_ = false;  // no free descriptor for accept: don't poll the listeners for a short time
   std::thread thread_;

@@ -375,8 +375,9 @@ inline constexpr auto fields_of<RankFacts> = std::tuple(&RankFacts::rank, &RankF
 template <>
 inline constexpr auto fields_of<base::RankState> = std::tuple(&base::RankState::rank, &base::RankState::pid,
                                                               &base::RankState::host, &base::RankState::is_stopped,
-                                                              &base::RankState::activity, &base::RankState::sequence, &base::RankState::bytes,
-                                                              &base::RankState::for_ns, &base::RankState::peer);
+                                                              &base::RankState::activity, &base::RankState::sequence,
+                                                              &base::RankState::bytes, &base::RankState::for_ns,
+                                                              &base::RankState::peer, &base::RankState::is_regrouped);
 template <> inline constexpr auto fields_of<RankProcess> = std::tuple(&RankProcess::rank, &RankProcess::life);
 template <>
 inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok,

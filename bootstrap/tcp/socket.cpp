@@ -138,6 +138,9 @@ base::UniqueFd listen_tcp(const std::string& address) {
   if (everywhere) parts.host = "::";  // also accepts IPv4
   int error = 0;
   Addresses found = resolve(parts, AI_PASSIVE, error);
+  ErrorDetail detail;
+  detail.operation = "listen";
+  detail.hint = "HMC_STORE must be an address of the machine of rank 0, with a free port";
   std::string why = error == 0 ? "" : ::gai_strerror(error);
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
     base::UniqueFd socket(::socket(each->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -149,11 +152,12 @@ base::UniqueFd listen_tcp(const std::string& address) {
         ::listen(socket.get(), SOMAXCONN) == 0) {
       return socket;
     }
+    detail.sys_errno = errno;
     why = std::strerror(errno);
   }
   if (everywhere) return listen_tcp("0.0.0.0:" + parts.port);  // a machine without IPv6
-  throw Error(Code::error, "listen", fmt::format("can't listen on {}: {}", address, why),
-              "HMC_STORE must be an address of the machine of rank 0, with a free port");
+  detail.message = fmt::format("can't listen on {}: {}", address, why);
+  throw Error(std::move(detail));
 }
 
 std::string address_of(int listener) {

@@ -462,8 +462,7 @@ void TcpBootstrap::throw_if_over(const char* operation) {
   if (left_) throw_failure(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
   if (recovering_ && page_.aborted().code != Code::aborted) {
     if (!agent_lost_) return;
-    throw_failure(Code::unavailable, operation, mine_.rank, -1,
-                  "a process that ran the job's control plane has ended",
+    throw_failure(Code::unavailable, operation, mine_.rank, -1, "a process that ran the job's control plane has ended",
                   "under hmcrun the control plane doesn't end with a rank");
   }
   if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);

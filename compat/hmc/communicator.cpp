@@ -164,7 +164,7 @@ status_t Communicator::putNB(std::string ip, std::uint16_t port, std::size_t loc
                              std::size_t size, std::uint64_t* wr_id, ConnType) {
   return core_->with_peer("putNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
-    return plane.data.start(Move::put, peer, {local_off, remote_off, size}, *wr_id);
+    return plane.data.start(Move::put, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
   });
 }
 
@@ -172,7 +172,7 @@ status_t Communicator::getNB(std::string ip, std::uint16_t port, std::size_t loc
                              std::size_t size, std::uint64_t* wr_id, ConnType) {
   return core_->with_peer("getNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
-    return plane.data.start(Move::get, peer, {local_off, remote_off, size}, *wr_id);
+    return plane.data.start(Move::get, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
   });
 }
 
@@ -277,25 +277,39 @@ status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* re
 
 // ---- control messages. CtrlSocketManager logs failures to listen and to connect.
 
+template <typename Call> status_t Communicator::Core::with_manager(const char* operation, Call&& call) noexcept {
+  status_t status = status_t::SUCCESS;
+  // Only instance() throws, if the environment is invalid.
+  const status_t made = run(operation, [&] {
+    status = call(CtrlSocketManager::instance());
+    return Status{};
+  });
+  return made == status_t::SUCCESS ? status : made;
+}
+
 status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
-  return CtrlSocketManager::instance().try_send(peer, CTRL_INT, &tag, sizeof tag, 0);
+  return core_->with_manager(
+      "ctrlSend", [&](CtrlSocketManager& manager) { return manager.try_send(peer, CTRL_INT, &tag, sizeof tag, 0); });
 }
 
 status_t Communicator::ctrlRecv(CtrlId peer, std::uint64_t* tag) {
   if (tag == nullptr) return status_t::INVALID_CONFIG;
-  CtrlMsgHeader header{};
-  std::vector<std::uint8_t> bytes;
-  const status_t status = CtrlSocketManager::instance().try_recv(peer, header, bytes);
-  if (status != status_t::SUCCESS) return status;
-  return CtrlSocketManager::unpack(header, bytes, CTRL_INT, tag, sizeof *tag) ? status_t::SUCCESS : status_t::ERROR;
+  return core_->with_manager("ctrlRecv", [&](CtrlSocketManager& manager) {
+    CtrlMsgHeader header{};
+    std::vector<std::uint8_t> bytes;
+    const status_t status = manager.try_recv(peer, header, bytes);
+    if (status != status_t::SUCCESS) return status;
+    return manager.unpack(header, bytes, CTRL_INT, tag, sizeof *tag) ? status_t::SUCCESS : status_t::ERROR;
+  });
 }
 
 status_t Communicator::initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
-  auto& manager = CtrlSocketManager::instance();
-  const bool was_running = manager.isServer();
-  const status_t status = manager.try_start(bind_ip, tcp_port, uds_path);
-  if (status == status_t::SUCCESS && !was_running) core_->runs_ctrl_server = true;
-  return status;
+  return core_->with_manager("initCtrlServer", [&](CtrlSocketManager& manager) {
+    const bool was_running = manager.isServer();
+    const status_t status = manager.try_start(bind_ip, tcp_port, uds_path);
+    if (status == status_t::SUCCESS && !was_running) core_->runs_ctrl_server = true;
+    return status;
+  });
 }
 
 status_t Communicator::closeCtrl() {
@@ -306,11 +320,12 @@ status_t Communicator::closeCtrl() {
 }
 
 status_t Communicator::connectCtrl(CtrlId peer_id, CtrlId self_id, const CtrlLink& link) {
-  auto& manager = CtrlSocketManager::instance();
   const bool by_path = link.transport == CtrlTransport::UDS;
   if (by_path ? link.uds_path.empty() : link.ip.empty() || link.port == 0) return status_t::INVALID_CONFIG;
-  return by_path ? manager.try_connect(peer_id, link.uds_path, self_id)
-                 : manager.try_connect(peer_id, link.ip, link.port, self_id);
+  return core_->with_manager("connectCtrl", [&](CtrlSocketManager& manager) {
+    return by_path ? manager.try_connect(peer_id, link.uds_path, self_id)
+                   : manager.try_connect(peer_id, link.ip, link.port, self_id);
+  });
 }
 
 status_t Communicator::closeCtrlPeer(CtrlId peer_id) {

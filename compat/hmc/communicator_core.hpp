@@ -39,6 +39,8 @@ struct Communicator::Core {
   /// As run(); `body` gets the plane and the peer. NOT_FOUND if no peer has the name.
   template <typename Name, typename Body>
   status_t with_peer(const char* operation, const Name& name, Body&& body) noexcept;
+  /// `call` gets the process's CtrlSocketManager and returns the result. Nothing is thrown.
+  template <typename Call> status_t with_manager(const char* operation, Call&& call) noexcept;
   /// put and get: the peer of the thread's last call is found without a lock.
   status_t move(const char* operation, compat::Move move, const std::string& ip, std::uint16_t port,
                 const compat::Range& range) noexcept;

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include <hmc/error.hpp>
 
@@ -30,7 +29,7 @@ namespace {
 
 constexpr auto answer_timeout = std::chrono::seconds(10);
 constexpr auto connect_timeout = std::chrono::seconds(10);
-constexpr std::uint8_t control_version = 1;
+constexpr std::uint8_t control_version = 2;
 
 constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
   return static_cast<bootstrap::MessageType>(type);
@@ -136,11 +135,12 @@ CtrlTransport transport_of(const std::string& text) {
 
 struct Introduction {
   Instance instance{};
+  std::uint64_t closes = 0;  ///< how often this process has closed its connections to the other
   std::string name;
 };
 base::Bytes encode(const Introduction& mine) {
   base::ByteWriter out;
-  out.number(control_version).raw(mine.instance).text(mine.name);
+  out.number(control_version).raw(mine.instance).number(mine.closes).text(mine.name);
   return out.take();
 }
 std::optional<Introduction> decode_introduction(base::ByteView bytes) {
@@ -148,6 +148,7 @@ std::optional<Introduction> decode_introduction(base::ByteView bytes) {
   Introduction theirs;
   const auto version = in.number<std::uint8_t>();
   const base::ByteView instance = in.raw(theirs.instance.size());
+  theirs.closes = in.number<std::uint64_t>();
   theirs.name = in.text();
   if (!in.complete() || version != control_version || theirs.name.empty()) return std::nullopt;
   std::copy(instance.begin(), instance.end(), theirs.instance.begin());
@@ -278,16 +279,21 @@ base::UniqueFd SocketFile::connect(const std::string& path) {
 
 // ---- ControlLink
 
-void ControlLink::add(ControlConnection connection, bool by_peer) {
+void ControlLink::add(ControlConnection connection, std::uint64_t peer_closes) {
   const std::lock_guard guard(mutex_);
-  std::erase_if(lines_, [](const std::shared_ptr<Line>& line) {
+  std::vector<base::UniqueFd> none;
+  std::erase_if(lines_, [&](const std::shared_ptr<Line>& line) {
     const std::lock_guard line_guard(line->mutex);
-    return line->drained;
+    if (line->peer_closes == peer_closes) return false;
+    // The peer has closed it. Without unread messages its socket isn't kept, also if this process never receives.
+    line->connection.read();
+    while (auto frame = line->connection.next(none))
+      if (frame->type == type_of(ControlType::message)) line->unread.push_back(std::move(frame->payload));
+    return line->connection.ended() && line->unread.empty();
   });
-  const auto line = std::make_shared<Line>(std::move(connection));
-  line->by_peer = by_peer;
-  for (const auto& each : lines_) line->turn = std::max(line->turn, each->turn + (each->by_peer == by_peer ? 1 : 0));
-  lines_.push_back(line);
+  lines_.push_back(std::make_shared<Line>(std::move(connection), peer_closes));
+  std::stable_sort(lines_.begin(), lines_.end(),
+                   [](const auto& a, const auto& b) { return a->peer_closes < b->peer_closes; });
 }
 
 std::vector<std::shared_ptr<ControlLink::Line>> ControlLink::lines() {
@@ -296,29 +302,28 @@ std::vector<std::shared_ptr<ControlLink::Line>> ControlLink::lines() {
   return lines_;
 }
 
-bool ControlLink::alive() {
+std::shared_ptr<ControlLink::Line> ControlLink::first_open() {
   const auto all = lines();
-  return !all.empty() && std::none_of(all.begin(), all.end(), [](const auto& line) {
+  for (const auto& line : all) {
+    if (line->peer_closes != all.back()->peer_closes) continue;  // the peer has closed it
     const std::lock_guard guard(line->mutex);
-    return line->connection.ended() || closed_by_peer(line->connection.fd());
-  });
+    if (!line->connection.ended() && !closed_by_peer(line->connection.fd())) return line;
+  }
+  return nullptr;
 }
 
+bool ControlLink::alive() { return first_open() != nullptr; }
+
 int ControlLink::fd() {
-  const auto all = lines();
-  return all.empty() ? -1 : all.front()->connection.fd();
+  const auto line = first_open();
+  return line == nullptr ? -1 : line->connection.fd();
 }
 
 Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
   const Status gone = Status::failure(Code::peer_failed, "the peer has disconnected or died");
-  const auto all = lines();
-  // A connection that the peer closed before it connected again may still be the first.
-  const auto open = std::find_if(all.begin(), all.end(), [](const std::shared_ptr<Line>& each) {
-    const std::lock_guard guard(each->mutex);
-    return !each->connection.ended() && !closed_by_peer(each->connection.fd());
-  });
-  if (open == all.end()) return gone;
-  Line& line = **open;
+  const auto open = first_open();
+  if (open == nullptr) return gone;
+  Line& line = *open;
   std::unique_lock guard(line.mutex);
   line.connection.send_encoded(type_of(ControlType::message), message);
   while (line.connection.wants_write() && !line.connection.ended()) {
@@ -358,10 +363,15 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
       all = lines_;
     }
     waits.clear();
-    int open_turn = std::numeric_limits<int>::max();
+    std::optional<std::uint64_t> open_closes;
     for (const auto& line : all) {
-      if (line->turn > open_turn) break;
+      if (open_closes && line->peer_closes > *open_closes) break;
       const std::lock_guard guard(line->mutex);
+      if (!line->unread.empty()) {
+        message = std::move(line->unread.front());
+        line->unread.pop_front();
+        return {};
+      }
       auto frame = line->connection.next(none);
       if (!frame) {
         line->connection.read();
@@ -371,9 +381,8 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
         message = std::move(frame->payload);
         return {};
       }
-      line->drained = line->connection.ended();
-      if (line->drained) continue;
-      open_turn = line->turn;
+      if (line->connection.ended()) continue;
+      open_closes = line->peer_closes;
       waits.push_back({line->connection.fd(), POLLIN, 0});
     }
     if (waits.empty()) {
@@ -406,7 +415,7 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   const std::lock_guard serving(serving_);
   if (loop_ != nullptr) return;
   auto loop =
-      std::make_unique<bootstrap::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit);
+      std::make_unique<bootstrap::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit, log_);
   if (port != 0 && transport_ != CtrlTransport::tcp) {
     base::UniqueFd listener = bootstrap::listen_unix(socket_name(access_, ip, port));
     if (!listener)
@@ -418,7 +427,9 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
     try {
       loop->add_listener(bootstrap::listen_tcp(with_port(ip, port)));
     } catch (const Error& error) {
-      throw Error(error.code(), "control", error.detail().message);  // its hint is about HMC_STORE
+      // Its hint is about HMC_STORE.
+      const bool in_use = error.detail().sys_errno == EADDRINUSE;
+      throw Error(in_use ? Code::invalid_config : error.code(), "control", error.detail().message);
     }
   }
   if (!path.empty() && transport_ != CtrlTransport::tcp) {
@@ -458,7 +469,8 @@ bool ControlPlane::listens() {
 std::string ControlPlane::refusal_of(int socket) { return access_.refusal_of(socket); }
 
 template <typename Take>
-std::string ControlPlane::adopt(const std::string& name, const Instance& instance, bool by_peer, Take&& take) {
+std::string ControlPlane::adopt(const std::string& name, const Instance& instance, std::uint64_t peer_closes,
+                                Take&& take) {
   {
     const std::lock_guard guard(mutex_);
     std::shared_ptr<ControlLink>& link = links_[name];
@@ -466,7 +478,7 @@ std::string ControlPlane::adopt(const std::string& name, const Instance& instanc
       return fmt::format("another process is connected as {}", name);
     // The same process keeps its link: messages of its earlier connection may be unread.
     if (link == nullptr || link->instance() != instance) link = std::make_shared<ControlLink>(instance);
-    link->add(take(), by_peer);
+    link->add(take(), peer_closes);
   }
   changed_.notify_all();
   return {};
@@ -476,11 +488,13 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
   if (frame.type != type_of(ControlType::introduction)) return loop_->drop(from);
   const auto theirs = decode_introduction(frame.payload);
   if (!theirs) return loop_->drop(from);
+  const std::uint64_t closes = closes_of(theirs->name);
   const auto answer = [&](const std::string& refusal) {
     base::ByteWriter out;
-    from.connection.send_encoded(type_of(ControlType::answer), out.raw(own_instance()).text(refusal).take());
+    from.connection.send_encoded(type_of(ControlType::answer),
+                                 out.raw(own_instance()).number(closes).text(refusal).take());
   };
-  const std::string refusal = adopt(theirs->name, theirs->instance, true, [&] {
+  const std::string refusal = adopt(theirs->name, theirs->instance, theirs->closes, [&] {
     answer("");
     return loop_->take(from);
   });
@@ -497,8 +511,12 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
                 "set the same HMC_SECRET on both sides");
   const std::string stated = mine.empty() ? "@" + own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
-  connection.send_encoded(type_of(ControlType::introduction), encode(Introduction{own_instance(), stated}));
-  const auto frame = await_frame(connection, base::Deadline::after(answer_timeout));
+  connection.send_encoded(type_of(ControlType::introduction),
+                          encode(Introduction{own_instance(), closes_of(name), stated}));
+  const auto frame =
+      await_frame(connection, base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), answer_timeout)));
+  if (!frame && !connection.ended())
+    throw Error(Code::timeout, "control", fmt::format("{} doesn't answer", name), "check that it isn't stopped");
   if (!frame) {
     throw Error(
         Code::refused, "control",
@@ -508,11 +526,12 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
   base::ByteReader in(frame->payload);
   Instance instance{};
   const base::ByteView bytes = in.raw(instance.size());
+  const auto peer_closes = in.number<std::uint64_t>();
   std::string refusal = in.text();
   if (frame->type != type_of(ControlType::answer) || !in.complete()) refusal = "its answer is malformed";
   if (!refusal.empty()) throw Error(Code::refused, "control", fmt::format("{} refused: {}", name, refusal));
   std::copy(bytes.begin(), bytes.end(), instance.begin());
-  refusal = adopt(name, instance, false, [&] { return std::move(connection); });
+  refusal = adopt(name, instance, peer_closes, [&] { return std::move(connection); });
   if (!refusal.empty()) throw Error(Code::refused, "control", refusal, "close the other connection first");
 }
 
@@ -569,6 +588,11 @@ void ControlPlane::connect_file(const std::string& name, const std::string& path
   connect(name, std::move(socket), mine);
 }
 
+std::uint64_t ControlPlane::closes_of(const std::string& name) {
+  const std::lock_guard guard(mutex_);
+  return closes_[name];
+}
+
 std::shared_ptr<ControlLink> ControlPlane::find(const std::string& name, bool wait) {
   std::unique_lock guard(mutex_);
   const auto found = [&] {
@@ -590,6 +614,7 @@ void ControlPlane::close(const std::string& name) {
     if (found == links_.end()) return;
     link = std::move(found->second);
     links_.erase(found);
+    ++closes_[name];
   }
   link->close();
 }
@@ -599,6 +624,7 @@ void ControlPlane::close_all() {
   {
     const std::lock_guard guard(mutex_);
     all.swap(links_);
+    for (const auto& [name, link] : all) ++closes_[name];
   }
   for (const auto& [name, link] : all) link->close();
 }

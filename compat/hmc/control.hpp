@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -68,17 +69,16 @@ class SocketFile {
   std::uint64_t device_ = 0, inode_ = 0;  // the file is removed only while it is still this one
 };
 
-/// All connections to one peer process. Each side sends on its first open one and receives from all, so messages stay
-/// in order. There is more than one
-///  - if both processes have connected: both connections are read at the same time;
-///  - if a process has closed its connection and connected again: the earlier one is read to its end first.
-/// Threads: any.
+/// All connections to one peer process. There may be several, because both processes may connect, and any number of
+/// times. Each side sends on its first open one and receives from all that the peer hasn't closed, side by side. The
+/// peer sends nothing on others. If the peer has closed its connections and connects again, the earlier ones are read
+/// to their end first. So messages stay in order. Threads: any.
 class ControlLink {
  public:
   explicit ControlLink(const Instance& instance) : instance_(instance) {}
   const Instance& instance() const noexcept { return instance_; }
-  /// `by_peer`: the peer has opened it.
-  void add(bootstrap::ControlConnection connection, bool by_peer);
+  /// `peer_closes`: how often the peer had closed its connections to this process before.
+  void add(bootstrap::ControlConnection connection, std::uint64_t peer_closes);
   bool alive();
   /// The socket that send() uses; -1: none.
   int fd();
@@ -91,13 +91,15 @@ class ControlLink {
 
  private:
   struct Line {
-    explicit Line(bootstrap::ControlConnection opened) : connection(std::move(opened)) {}
+    Line(bootstrap::ControlConnection opened, std::uint64_t closes)
+        : connection(std::move(opened)), peer_closes(closes) {}
     std::mutex mutex;
     bootstrap::ControlConnection connection;
-    bool by_peer = false;
-    int turn = 0;          ///< read when all lines with a lower number have ended; equal: at the same time
-    bool drained = false;  ///< ended, and all its messages were received; under `mutex`
+    const std::uint64_t peer_closes;
+    std::deque<base::Bytes> unread;  ///< that add() took from the connection; under `mutex`
   };
+  /// The connection that send() uses; null: none is open.
+  std::shared_ptr<Line> first_open();
   std::vector<std::shared_ptr<Line>> lines();
 
   const Instance instance_;
@@ -137,7 +139,9 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   void on_end(bootstrap::ControlPeer&) override {}
   /// Adds the connection, or returns the reason against it.
   template <typename Take>
-  std::string adopt(const std::string& name, const Instance& instance, bool by_peer, Take&& take);
+  std::string adopt(const std::string& name, const Instance& instance, std::uint64_t peer_closes, Take&& take);
+  /// How often this process has closed its connections to the peer.
+  std::uint64_t closes_of(const std::string& name);
 
   const base::Env env_;
   const base::Log log_;
@@ -149,7 +153,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   std::mutex mutex_;
   bool listens_ = false;
   std::condition_variable changed_;
-  std::map<std::string, std::shared_ptr<ControlLink>> links_;
+  std::map<std::string, std::shared_ptr<ControlLink>> links_;  // by name, as
+  std::map<std::string, std::uint64_t> closes_;
 };
 
 }  // namespace hmc::compat

@@ -25,10 +25,11 @@ enum Word : std::size_t {
   relay_offset,  // the range in the device buffer
   relay_size,
   relay_call,    // RelayCall
-  relay_pieces,  // pieces put into the slot, or taken from it, over all calls
+  relay_pieces,  // relay_count: put into the slot, or taken from it
+  relay_end,     // the number of the last call that has failed: its slot is free
   // By the owner of the device buffer:
   relay_grant,  // RelayGrant
-  relay_done,   // pieces copied to the device, or into the slot, over all calls
+  relay_done,   // relay_count: copied to the device, or into the slot
   word_count
 };
 static_assert(word_count <= rma::Endpoint::control_words);
@@ -55,6 +56,9 @@ struct RelayCall {
   std::uint64_t word() const noexcept { return number << 1 | (is_get ? 1 : 0); }
   static RelayCall of(std::uint64_t word) noexcept { return {word >> 1, (word & 1) != 0}; }
 };
+
+/// A number of pieces of one call. Words of later calls are greater.
+constexpr std::uint64_t relay_count(std::uint64_t call, std::uint64_t pieces) noexcept { return call << 32 | pieces; }
 
 /// The owner's answer to call `number`: a slot, or a failure.
 struct RelayGrant {

@@ -45,9 +45,9 @@ class CtrlSocketManager::State {
                 std::uint16_t flags) {
     return attempt([&] {
       if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0))
-        throw Error(Code::invalid_argument, "control",
-                    fmt::format("the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes,
-                                bytes));
+        throw Error(
+            Code::invalid_argument, "control",
+            fmt::format("the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes, bytes));
       const auto link = plane.find(name, false);
       if (link == nullptr) return base::Status::failure(Code::not_found, "no peer has this name");
       return link->send(packed(type, flags, payload, bytes), plane.deadline());

@@ -196,53 +196,52 @@ Status DataPlane::move_staged(Move move, const Peer& peer, const Range& range, D
 /// See DeviceRelay. This side's buffer may be device memory too.
 Status DataPlane::move_relayed(Move move, Peer& peer, const Range& range, Deadline deadline) noexcept {
   if (range.size == 0) return {};
-  const std::lock_guard guard(peer.relay.lock);
-  if (peer.relay.broken) return stream_is_broken();
-  InMessage message(peer.relay);
-  const RelayCall call{++peer.relay.messages, move == Move::get};
-  const std::uint64_t values[] = {range.remote, range.size, call.word()};
-  if (const Status status = signal(peer, relay_offset, values, deadline); !status.ok()) return status;
-  const auto grant = [&] { return RelayGrant::of(endpoint_.word(peer.number, relay_grant)); };
-  const auto granted = [&] { return grant().number >= call.number; };
-  if (const Status status = wait_for(peer, deadline, granted); !status.ok()) return status;
-  if (grant().slot == RelayGrant::out_of_range)
-    return message.end(Status::failure(Code::out_of_range, "the range exceeds the peer's buffer"));
+  const std::unique_lock guard(peer.relay.lock, deadline.left());
+  if (!guard)
+    return Status::failure(Code::timeout, "an earlier transfer to the peer's device memory hasn't ended in time");
+  memory::StageLease stage;
   try {
-    const Status status = move_pieces(move, peer, range, grant().slot, deadline);
-    if (!status.ok()) return status;
+    const memory::Allocation& mine = endpoint_.buffer();
+    if (!mine.host_accessible) stage = memory::StageLease(*mine.provider, mine.device);
   } catch (const Error& error) {
     return from(error);
   } catch (const std::exception&) {
     return Status::failure(Code::out_of_memory, "no memory to stage device memory");
   }
-  peer.relay.chunks += RelayLayout::pieces_of(range.size);
-  return message.end({});
+  const RelayCall call{++peer.relay.messages, move == Move::get};
+  const std::uint64_t values[] = {range.remote, range.size, call.word()};
+  Status status = signal(peer, relay_offset, values, deadline);
+  const auto grant = [&] { return RelayGrant::of(endpoint_.word(peer.number, relay_grant)); };
+  if (status.ok()) status = wait_for(peer, deadline, [&] { return grant().number >= call.number; });
+  if (status.ok() && grant().slot == RelayGrant::out_of_range)
+    return Status::failure(Code::out_of_range, "the range exceeds the peer's buffer");
+  if (status.ok()) status = move_pieces(move, peer, range, {call.number, grant().slot}, stage, deadline);
+  if (status.ok() && move == Move::get) status = peers_.status(peer);  // else its slot may have been another peer's
+  if (!status.ok()) (void)signal(peer, relay_end, std::span(&call.number, 1), Deadline::after(std::chrono::seconds(1)));
+  return status;
 }
 
-Status DataPlane::move_pieces(Move move, const Peer& peer, const Range& range, std::uint64_t slot, Deadline deadline) {
+Status DataPlane::move_pieces(Move move, const Peer& peer, const Range& range, const RelayGrant& grant,
+                              memory::StageLease& stage, Deadline deadline) noexcept {
   constexpr std::size_t piece = RelayLayout::piece_bytes;
-  const memory::Allocation& mine = endpoint_.buffer();
-  const bool staged = !mine.host_accessible;
-  memory::StageLease stage;
-  if (staged) stage = memory::StageLease(*mine.provider, mine.device);
-  std::byte* const local = mine.address + range.local;
+  const bool staged = static_cast<bool>(stage);
+  std::byte* const local = endpoint_.buffer().address + range.local;
   std::optional<memory::OutPieces> out;
   if (staged && move == Move::put) out.emplace(*stage, local, range.size, piece);
-  const std::uint64_t begin = peer.relay.chunks;
-  /// Waits until the owner has done this many pieces of this call.
+  /// Waits until the owner has done this many pieces.
   const auto wait_done = [&](std::uint64_t pieces) {
     bool failed = false;
     const Status status = wait_for(peer, deadline, [&] {
       failed = RelayGrant::of(endpoint_.word(peer.number, relay_grant)).slot == RelayGrant::failed;
-      return failed || endpoint_.word(peer.number, relay_done) >= begin + pieces;
+      return failed || endpoint_.word(peer.number, relay_done) >= relay_count(grant.number, pieces);
     });
     return failed ? Status::failure(Code::error, "the peer can't copy from or to its device") : status;
   };
   std::uint64_t n = 0;
   for (std::size_t at = 0; at < range.size; at += piece, ++n) {
     const std::size_t size = std::min(piece, range.size - at);
-    const Endpoint::Place place(RelayLayout::place_of(slot, n), true);
-    const std::uint64_t moved = begin + n + 1;
+    const Endpoint::Place place(RelayLayout::place_of(grant.slot, n), true);
+    const std::uint64_t moved = relay_count(grant.number, n + 1);
     Transfer transfer;
     if (move == Move::put) {
       const std::byte* source = local + at;
@@ -266,11 +265,12 @@ Status DataPlane::move_pieces(Move move, const Peer& peer, const Range& range, s
   return staged ? stage->wait_for_all() : Status{};
 }
 
-Status DataPlane::start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept {
+Status DataPlane::start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, Deadline deadline,
+                        std::uint64_t& id) noexcept {
   if (const Status status = check(*peer, range.local, range.size); !status.ok()) return status;
   Started started{peer, {}};
   const bool staged = !endpoint_.buffer().host_accessible || endpoint_.peer_relay_bytes(peer->number) != 0;
-  const Status status = staged ? this->move(move, *peer, range, range.size, 1, Deadline::after(std::chrono::hours(1)))
+  const Status status = staged ? this->move(move, *peer, range, range.size, 1, deadline)
                                : start_one(move, peer->number, range, started.transfer);
   if (!status.ok()) return status;
   try {
@@ -486,7 +486,9 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   }
   // One message at a time arrives in the halves; other peers' messages wait for their turn.
   const std::lock_guard halves(halves_lock_);
+  if (const Status status = wait_for_halves(deadline); !status.ok()) return status;
   const std::uint64_t values[] = {accepted, std::min(begin + chunks_of(received, half), begin + 2), number};
+  granted_ = {peer.number, values[1]};
   if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
   try {
     const Status status = drain_chunks(peer, static_cast<std::byte*>(data), received, half, deadline);
@@ -494,7 +496,20 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   } catch (const Error& error) {
     return from(error);
   }
+  granted_ = {};
   return message.end({});
+}
+
+/// The sender of a message whose receive has failed may still put the chunks that were granted to it.
+Status DataPlane::wait_for_halves(Deadline deadline) noexcept {
+  while (granted_.peer >= 0 && endpoint_.status(granted_.peer).ok() &&
+         endpoint_.word(granted_.peer, data_chunks) < granted_.chunks) {
+    if (deadline.expired())
+      return Status::failure(Code::timeout, "the sender of an earlier message still uses this side's buffer");
+    ::sched_yield();
+  }
+  granted_ = {};
+  return {};
 }
 
 Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, std::size_t half, Deadline deadline) {
@@ -515,6 +530,7 @@ Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, st
     }
     const std::uint64_t grant = std::min(end, c + 3);
     if (c + 2 >= end) continue;  // all are granted
+    granted_.chunks = grant;
     status = signal(peer, data_grant, std::span(&grant, 1), deadline);
     if (!status.ok()) return status;
   }

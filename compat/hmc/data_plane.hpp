@@ -14,6 +14,7 @@
 #include "compat/hmc/peers.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/memory/stage.hpp"
 
 namespace hmc::compat {
 
@@ -42,7 +43,9 @@ class DataPlane {
   bool moves_at_once() const noexcept { return endpoint_.buffer().host_accessible; }
 
   /// `id` is unique in this process, also over time.
-  base::Status start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, std::uint64_t& id) noexcept;
+  /// Device memory is staged, so its transfers are complete at return.
+  base::Status start(Move move, const std::shared_ptr<Peer>& peer, const Range& range, base::Deadline deadline,
+                     std::uint64_t& id) noexcept;
   /// After a timeout the transfer stays in flight, and a later wait completes it. not_found: no transfer has this id,
   /// or an earlier wait has completed it.
   base::Status wait(std::uint64_t id, base::Deadline deadline) noexcept;
@@ -64,14 +67,14 @@ class DataPlane {
     std::shared_ptr<Peer> peer;
     rma::Endpoint::Transfer transfer;
   };
-  struct Staged;
 
   base::Status check(const Peer& peer, std::size_t local, std::size_t size) const noexcept;
   base::Status start_one(Move move, int number, const Range& range, rma::Endpoint::Transfer& transfer) noexcept;
   base::Status move_staged(Move move, const Peer& peer, const Range& range, base::Deadline deadline) noexcept;
   base::Status move_relayed(Move move, Peer& peer, const Range& range, base::Deadline deadline) noexcept;
-  base::Status move_pieces(Move move, const Peer& peer, const Range& range, std::uint64_t slot,
-                           base::Deadline deadline);
+  base::Status move_pieces(Move move, const Peer& peer, const Range& range, const RelayGrant& grant,
+                           memory::StageLease& stage, base::Deadline deadline) noexcept;
+  base::Status wait_for_halves(base::Deadline deadline) noexcept;
   base::Status finish(rma::Endpoint::Transfer& transfer, base::Deadline deadline) noexcept;
   base::Status signal(const Peer& peer, std::size_t first, std::span<const std::uint64_t> values,
                       base::Deadline deadline) noexcept;
@@ -86,7 +89,12 @@ class DataPlane {
   std::mutex started_lock_;
   std::map<std::uint64_t, Started> started_;  // under started_lock_
   std::mutex halves_lock_;                    // held while a message arrives in this side's halves
-  std::optional<DeviceRelay> relay_;          // last: its thread uses peers_
+  struct Granted {
+    int peer = -1;
+    std::uint64_t chunks = 0;
+  };
+  Granted granted_;                   // under halves_lock_: the chunks that a sender may put
+  std::optional<DeviceRelay> relay_;  // last: its thread uses peers_
 };
 
 }  // namespace hmc::compat

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <new>
-#include <numeric>
+#include <set>
 
 #include <hmc/error.hpp>
 
@@ -18,6 +18,9 @@ using base::Status;
 using rma::Endpoint;
 
 namespace {
+
+/// Longer than a copy of one piece takes.
+constexpr auto slot_rest = std::chrono::seconds(1);
 
 /// The wait after `idle` polls that found nothing.
 void rest(unsigned idle) noexcept {
@@ -32,8 +35,8 @@ void rest(unsigned idle) noexcept {
 
 }  // namespace
 
-DeviceRelay::DeviceRelay(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()), free_slots_(RelayLayout::slots) {
-  std::iota(free_slots_.begin(), free_slots_.end(), std::uint64_t{0});
+DeviceRelay::DeviceRelay(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {
+  for (std::uint64_t slot = 0; slot < RelayLayout::slots; ++slot) free_slots_.push_back({slot, Deadline::after({})});
   thread_ = bootstrap::service_thread("hmc-relay", [this] { run(); });
 }
 
@@ -54,44 +57,53 @@ void DeviceRelay::run() noexcept {
 
 bool DeviceRelay::serve_all() {
   const auto connected = peers_.connected();
-  // A peer that has ended never uses its slot again: its Endpoint number is gone.
-  for (auto each = callers_.begin(); each != callers_.end();) {
-    if (std::find(connected.begin(), connected.end(), each->first) != connected.end()) {
-      ++each;
-      continue;
-    }
-    if (each->second.active) free_slot(each->second.slot);
-    each = callers_.erase(each);
-  }
   bool happened = false;
   for (const auto& peer : connected) happened = serve(*peer, callers_[peer]) || happened;
+  if (callers_.size() == connected.size()) return happened;
+  const std::set<std::shared_ptr<Peer>> present(connected.begin(), connected.end());
+  std::erase_if(callers_, [&](const auto& each) {
+    if (present.contains(each.first)) return false;
+    if (each.second.active) free_slots_.push_back({each.second.slot, Deadline::after(slot_rest)});
+    return true;
+  });
   return happened;
 }
 
 /// Returns true if something happened.
 bool DeviceRelay::serve(const Peer& peer, Caller& caller) {
-  if (!caller.active && !accept(peer, caller)) return false;
-  bool happened = false;
-  const std::uint64_t pieces = endpoint_.word(peer.number, relay_pieces);
-  while (caller.done < caller.end) {
-    const bool ready = caller.call.is_get ? caller.done < std::max(pieces, caller.begin) + 2 : caller.done < pieces;
-    if (!ready) break;
-    if (const Status status = copy(caller); !status.ok()) {
-      // The peer may still put into its slot, so the slot is freed only when the peer disconnects.
-      store(peer, relay_grant, RelayGrant{caller.call.number, RelayGrant::failed}.word());
-      caller.end = caller.done;
-      return true;
-    }
-    store(peer, relay_done, ++caller.done);
-    happened = true;
+  if (!caller.storing.is_complete()) {
+    if (endpoint_.test(caller.storing).code == Code::in_progress) return false;
+    return true;  // on failure the peer's connection has failed
   }
-  const bool failed = caller.end - caller.begin != RelayLayout::pieces_of(caller.size);
-  if (caller.done == caller.end && !failed && (!caller.call.is_get || pieces >= caller.end)) {
-    free_slot(caller.slot);
+  if (!caller.active) return accept(peer, caller);
+  const std::uint64_t pieces = RelayLayout::pieces_of(caller.size);
+  const std::uint64_t moved = endpoint_.word(peer.number, relay_pieces);
+  const auto has_moved = [&](std::uint64_t count) { return moved >= relay_count(caller.call.number, count); };
+  const bool is_over = caller.done == pieces && (!caller.call.is_get || has_moved(pieces));
+  if (endpoint_.word(peer.number, relay_end) >= caller.call.number || (is_over && !caller.failed)) {
+    free_slots_.push_back({caller.slot, Deadline::after({})});
     caller.active = false;
-    happened = true;
+    return true;
   }
-  return happened;
+  if (caller.failed || caller.done == pieces) return false;
+  const bool ready = caller.call.is_get ? caller.done < 2 || has_moved(caller.done - 1) : has_moved(caller.done + 1);
+  if (!ready) return false;
+  if (const Status status = copy(caller); !status.ok()) {
+    caller.failed = true;
+    store(peer, caller, relay_grant, RelayGrant{caller.call.number, RelayGrant::failed}.word());
+    return true;
+  }
+  store(peer, caller, relay_done, relay_count(caller.call.number, ++caller.done));
+  return true;
+}
+
+std::optional<std::uint64_t> DeviceRelay::take_slot() {
+  const auto found =
+      std::find_if(free_slots_.begin(), free_slots_.end(), [](const FreeSlot& each) { return each.usable.expired(); });
+  if (found == free_slots_.end()) return std::nullopt;
+  const std::uint64_t slot = found->number;
+  free_slots_.erase(found);
+  return slot;
 }
 
 /// Begins the peer's next call, if there is one and a slot is free.
@@ -101,27 +113,31 @@ bool DeviceRelay::accept(const Peer& peer, Caller& caller) {
   const std::uint64_t offset = endpoint_.word(peer.number, relay_offset);
   const std::uint64_t size = endpoint_.word(peer.number, relay_size);
   const std::size_t whole = endpoint_.buffer().bytes;
+  if (endpoint_.word(peer.number, relay_end) >= call.number) {
+    caller.call = call;
+    return true;
+  }
   if (size > whole || offset > whole - size) {
     caller.call = call;
-    store(peer, relay_grant, RelayGrant{call.number, RelayGrant::out_of_range}.word());
-    return false;
+    store(peer, caller, relay_grant, RelayGrant{call.number, RelayGrant::out_of_range}.word());
+    return true;
   }
-  if (free_slots_.empty()) return false;
+  const auto slot = take_slot();
+  if (!slot) return false;
   caller.call = call;
   caller.offset = offset;
   caller.size = size;
-  caller.slot = free_slots_.front();
-  free_slots_.erase(free_slots_.begin());
+  caller.slot = *slot;
+  caller.done = 0;
+  caller.failed = false;
   caller.active = true;
-  caller.begin = caller.end;
-  caller.end = caller.begin + RelayLayout::pieces_of(size);
-  store(peer, relay_grant, RelayGrant{call.number, caller.slot}.word());
+  store(peer, caller, relay_grant, RelayGrant{call.number, caller.slot}.word());
   return true;
 }
 
 /// Copies piece `done` between the slot and the device.
 Status DeviceRelay::copy(const Caller& caller) noexcept {
-  const std::uint64_t piece = caller.done - caller.begin;
+  const std::uint64_t piece = caller.done;
   const std::size_t at = piece * RelayLayout::piece_bytes;
   const std::size_t size = std::min(RelayLayout::piece_bytes, caller.size - at);
   const memory::Allocation& buffer = endpoint_.buffer();
@@ -131,12 +147,9 @@ Status DeviceRelay::copy(const Caller& caller) noexcept {
                             : buffer.provider->copy_from_host(device, host, size);
 }
 
-void DeviceRelay::store(const Peer& peer, std::size_t word, std::uint64_t value) noexcept {
-  Endpoint::Transfer transfer;
-  const Status status = endpoint_.put_signal(peer.number, 0, nullptr, 0, word, std::span(&value, 1), transfer);
-  // On failure the peer has ended, and the next turn forgets it.
-  if (status.ok() && !endpoint_.wait(transfer, Deadline::after(std::chrono::seconds(10))).ok())
-    endpoint_.abandon(transfer);
+/// Starts the store; serve() waits for it. On failure the peer's connection has failed.
+void DeviceRelay::store(const Peer& peer, Caller& caller, std::size_t word, std::uint64_t value) noexcept {
+  (void)endpoint_.put_signal(peer.number, 0, nullptr, 0, word, std::span(&value, 1), caller.storing);
 }
 
 }  // namespace hmc::compat

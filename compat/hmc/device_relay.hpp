@@ -4,10 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
-#include <vector>
 
 #include "compat/hmc/control_words.hpp"
 #include "compat/hmc/peers.hpp"
@@ -21,14 +22,17 @@ namespace hmc::compat {
 ///   caller   relay_offset, relay_size, relay_call    asks for a slot
 ///   owner    relay_grant                             a slot, when one is free
 ///   put      the caller puts piece p into half p % 2 of the slot, then relay_pieces = p + 1; the owner copies it to
-///            the device, then relay_done = p + 1. A half is used again when its last piece is done.
+///   the
+///            device, then relay_done = p + 1. A half is used again when its last piece is done.
 ///   get      the owner copies piece p into half p % 2, then relay_done = p + 1; the caller gets it, then
 ///            relay_pieces = p + 1.
+///   failure  the caller ends its transfers, then relay_end = the call's number
 ///
-/// Pieces are numbered over all calls of one caller. The slot is free again after the call's last piece. So the copy of
-/// one piece and the wire's transfer of the next overlap.
+/// So the device's copy of one piece and the wire's transfer of the next overlap. The slot is free after the last
+/// piece, or after relay_end.
 ///
-/// One thread serves all peers. It polls their words, and sleeps between polls while nothing arrives.
+/// One thread serves all peers and never waits for one. It polls their words, and sleeps between polls while nothing
+/// arrives.
 class DeviceRelay {
  public:
   /// Starts the thread. `peers` must outlive this object.
@@ -44,7 +48,9 @@ class DeviceRelay {
     RelayCall call;
     std::size_t offset = 0, size = 0;
     std::uint64_t slot = 0;
-    std::uint64_t begin = 0, done = 0, end = 0;  // pieces
+    std::uint64_t done = 0;           // pieces
+    bool failed = false;              // the slot is kept until relay_end
+    rma::Endpoint::Transfer storing;  // of the last word
   };
 
   void run() noexcept;
@@ -52,15 +58,21 @@ class DeviceRelay {
   bool serve(const Peer& peer, Caller& caller);
   bool accept(const Peer& peer, Caller& caller);
   base::Status copy(const Caller& caller) noexcept;
-  void store(const Peer& peer, std::size_t word, std::uint64_t value) noexcept;
-  void free_slot(std::uint64_t slot) { free_slots_.push_back(slot); }
+  void store(const Peer& peer, Caller& caller, std::size_t word, std::uint64_t value) noexcept;
+  std::optional<std::uint64_t> take_slot();
 
   Peers& peers_;
   rma::Endpoint& endpoint_;
   std::map<std::shared_ptr<Peer>, Caller> callers_;  // only on the thread
-  std::vector<std::uint64_t> free_slots_;            // only on the thread; the longest free is the first
-  std::atomic<bool> stopping_{false};                // relaxed: only the thread's end depends on it
-  std::thread thread_;                               // last: uses the other members
+  /// Only on the thread; the longest free is the first. A slot of a peer that has ended has a time before which it
+  /// isn't used: a thread of that peer may still copy into it.
+  struct FreeSlot {
+    std::uint64_t number;
+    base::Deadline usable;
+  };
+  std::deque<FreeSlot> free_slots_;
+  std::atomic<bool> stopping_{false};  // relaxed: only the thread's end depends on it
+  std::thread thread_;                 // last: uses the other members
 };
 
 }  // namespace hmc::compat

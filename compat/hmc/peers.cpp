@@ -112,7 +112,7 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
             return made;
           }(),
           log),
-      loop_(access_.key, *this, &handshake_limit) {
+      loop_(access_.key, *this, &handshake_limit, log) {
   const auto bytes = bootstrap::random_bytes();
   std::memcpy(&nonce_, bytes.data(), sizeof nonce_);
   std::memcpy(endpoint_.control()->base() + Endpoint::nonce_at, &nonce_, sizeof nonce_);

@@ -33,7 +33,7 @@ struct PeerName {
 
 /// The state of the paired calls of one kind and direction with one peer; DataPlane uses it.
 struct Stream {
-  std::mutex lock;  ///< held during a call
+  std::timed_mutex lock;  ///< held during a call
   std::uint64_t messages = 0;
   std::uint64_t chunks = 0;  ///< of all messages
   bool broken = false;       ///< a call failed after a part of its message
@@ -49,7 +49,7 @@ struct Peer {
   bool outgoing = false;  ///< this side opened the connection
   std::string why_failed;
   Stream data_send, data_receive, send, receive;
-  Stream relay;  ///< of transfers to and from the peer's device memory; its chunks are pieces
+  Stream relay;  ///< of transfers to and from the peer's device memory; each is a message
 };
 
 /// Each pair of Communicators has one connection, authenticated with HMC_SECRET. Without HMC_SECRET only processes of

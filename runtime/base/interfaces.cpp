@@ -85,7 +85,8 @@ std::string text_of(const sockaddr_storage& address) {
 std::string peer_text(int socket) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "a process that has disconnected";
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+    return "a process that has disconnected";
   return address.ss_family == AF_UNIX ? "a process of this machine" : text_of(address);
 }
 

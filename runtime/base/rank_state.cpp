@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/deadline.hpp"
@@ -22,33 +24,38 @@ std::optional<NodePage> later_page(const ActivityLine& line) {
   const std::int32_t fd = line.later_page.load(std::memory_order_relaxed);
   const std::int32_t pid = line.pid.load(std::memory_order_relaxed);
   if (fd < 0 || pid <= 0) return std::nullopt;
-  UniqueFd file(::open(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), O_RDWR | O_CLOEXEC));
+  const std::string name = fmt::format("/proc/{}/fd/{}", pid, fd);
+  std::error_code gone;
+  if (!std::filesystem::read_symlink(name, gone).native().starts_with("/memfd:hmc")) return std::nullopt;
+  UniqueFd file(::open(name.c_str(), O_RDWR | O_CLOEXEC));
   return file ? NodePage::observe(std::move(file)) : std::nullopt;
 }
 
-}  // namespace
-
-RankState read_state(const ActivityLine& line) {
-  // Relaxed: hints for a text.
-  RankState state;
-  state.rank = line.world_rank.load(std::memory_order_relaxed);
-  state.pid = line.pid.load(std::memory_order_relaxed);
-  std::array<char, 65> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) state.host = name.data();
-  state.is_stopped = state.pid > 0 && is_stopped(state.pid);
+/// Relaxed: hints for a text.
+void read_line(const ActivityLine& line, RankState& state) {
   const auto activity = line.activity.load(std::memory_order_relaxed);
   if (activity <= static_cast<std::uint32_t>(Activity::last)) state.activity = static_cast<Activity>(activity);
   state.sequence = line.sequence.load(std::memory_order_relaxed);
   state.bytes = line.bytes.load(std::memory_order_relaxed);
   if (const auto since = line.since_ns.load(std::memory_order_relaxed); since != 0) state.for_ns = now_ns() - since;
   state.peer = line.peer.load(std::memory_order_relaxed);
-  if (const auto page = later_page(line)) {
+}
+
+}  // namespace
+
+RankState read_state(const ActivityLine& line) {
+  RankState state;
+  state.rank = line.world_rank.load(std::memory_order_relaxed);
+  state.pid = line.pid.load(std::memory_order_relaxed);
+  std::array<char, 65> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) state.host = name.data();
+  state.is_stopped = state.pid > 0 && is_stopped(state.pid);
+  read_line(line, state);
+  if (const auto page = later_page(line)) {  // always the newest page
     for (int i = 0; i < page->capacity(); ++i) {
       const ActivityLine& later = page->activity(i);
-      if (later.pid.load(std::memory_order_relaxed) != state.pid || &later == &line) continue;
-      const std::int32_t rank = state.rank;
-      state = read_state(later);
-      state.rank = rank;
+      if (later.pid.load(std::memory_order_relaxed) != state.pid) continue;
+      read_line(later, state);
       state.is_regrouped = true;
       break;
     }
@@ -63,7 +70,8 @@ std::string activity_text(const RankState& state) {
   if (calls && state.sequence != 0) fmt::format_to(out, " number {}", state.sequence);
   if (calls && state.bytes != 0) fmt::format_to(out, " of {} bytes", state.bytes);
   if (state.for_ns > 0) fmt::format_to(out, " for {:.1f} s", static_cast<double>(state.for_ns) * 1e-9);
-  if (calls && state.peer >= 0) fmt::format_to(out, ", waiting for rank {}{}", state.peer, state.is_regrouped ? " of the regrouped job" : "");
+  if (calls && state.peer >= 0)
+    fmt::format_to(out, ", waiting for rank {}{}", state.peer, state.is_regrouped ? " of the regrouped job" : "");
   return text;
 }
 

@@ -51,8 +51,8 @@ struct WaitNote {
 };
 
 /// Publishes the rank's current wait in its activity line, and clears it at the end. Instances nest. The outermost
-/// instance is the user's call and sets activity and size. An inner instance sets only the awaited rank and the sequence.
-/// Relaxed: only the line's owner writes it, and readers need only a hint.
+/// instance is the user's call and sets activity and size. An inner instance sets only the awaited rank and the
+/// sequence. Relaxed: only the line's owner writes it, and readers need only a hint.
 class ActivityScope {
  public:
   ActivityScope(ActivityLine& line, const WaitNote& note) noexcept

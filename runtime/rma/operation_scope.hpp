@@ -50,7 +50,8 @@ class AgreedError : public Error {
 
 /// The warning about a long wait: the call, the time, and the awaited rank. The control plane adds the missing ranks.
 std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited);
-/// "rank 3 (host vm, pid 123) is in allreduce number 5 of 4096 bytes for 2.1 s; ...". `word`: the text's word for a rank.
+/// "rank 3 (host vm, pid 123) is in allreduce number 5 of 4096 bytes for 2.1 s; ...". `word`: the text's word for a
+/// rank.
 std::string what_ranks_are_in(const Fabric& fabric, std::span<const int> world_ranks, const char* word);
 
 // Both are called within an OperationScope.

@@ -453,7 +453,8 @@ void WindowCore::flush_wire(int wire_index, int world, Timeout timeout) {
 }
 
 void WindowCore::wait_ticket(const WindowPeer& peer, Ticket ticket, const CallSite& call, base::Activity activity) {
-  require(fabric(), fabric().tickets.finish(peer.wire, ticket, {activity, call.peer, 0, nullptr, call.size}, fabric().timeout),
+  require(fabric(),
+          fabric().tickets.finish(peer.wire, ticket, {activity, call.peer, 0, nullptr, call.size}, fabric().timeout),
           call);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -293,6 +294,44 @@ TEST_F(CompatControl, a_reconnect_keeps_the_unread_messages_of_the_process) {
   ::unsetenv("CTRL_TRANSPORT");
 }
 
+TEST_F(CompatControl, two_threads_may_connect_to_one_peer_at_the_same_time) {
+  ::setenv("CTRL_TRANSPORT", "tcp", 1);
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  for (unsigned number = 5; number < 25; ++number) {
+    Child client([&] {
+      const auto connect = [&] { return control().connectTcp(4, "127.0.0.1", port, number); };
+      auto other = std::async(std::launch::async, connect);
+      const bool connected = connect();
+      return other.get() && connected && send_all(4, static_cast<int>(number), 10) && receive_all(4, 10);
+    });
+    EXPECT_TRUE(receive_all(number, 10) && send_all(number, 4, 10));
+    ASSERT_TRUE(client.join());
+  }
+  ::unsetenv("CTRL_TRANSPORT");
+}
+
+TEST_F(CompatControl, a_peer_that_has_connected_again_keeps_its_number) {
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  const Pipe again, refused;
+  Child peer([&] {
+    bool good = control().connectTcp(0, "127.0.0.1", port, 5) && control().sendInt(0, 1);
+    control().close(0);
+    good = good && control().connectTcp(0, "127.0.0.1", port, 5);
+    again.put(good ? 1 : 0);
+    return refused.get() == 1 && control().sendInt(0, 2);
+  });
+  ASSERT_EQ(again.get(), 1);
+  Child other([&] { return !control().connectTcp(0, "127.0.0.1", port, 5); });
+  EXPECT_TRUE(other.join());
+  refused.put(1);
+  int value = 0;
+  EXPECT_TRUE(control().recvInt(5, value));
+  EXPECT_EQ(value, 1);
+  EXPECT_TRUE(control().recvInt(5, value));
+  EXPECT_EQ(value, 2);
+  EXPECT_TRUE(peer.join());
+}
+
 TEST_F(CompatControl, a_failed_call_of_communicator_returns_its_reason) {
   ::setenv("HMC_TIMEOUT_S", "1", 1);
   ::unsetenv("HMC_SECRET");
@@ -315,6 +354,19 @@ TEST_F(CompatControl, a_failed_call_of_communicator_returns_its_reason) {
   link.uds_path = std::string(200, 'a');
   EXPECT_EQ(communicator.connectCtrl(3, 1, link), status_t::INVALID_CONFIG);
 
+  {
+    ::setenv("HMC_SECRET", std::string(64, 'b').c_str(), 1);
+    const Pipe listens, done;
+    Child other([&] {
+      listens.put(control().start("127.0.0.1", port) ? 1 : 0);
+      return done.get() == 1;
+    });
+    ASSERT_EQ(listens.get(), 1);
+    EXPECT_EQ(communicator.initCtrlServer("127.0.0.1", port), status_t::INVALID_CONFIG);  // in use
+    done.put(1);
+    EXPECT_TRUE(other.join());
+    ::unsetenv("HMC_SECRET");
+  }
   ASSERT_EQ(communicator.initCtrlServer("127.0.0.1", port), status_t::SUCCESS);
   EXPECT_EQ(communicator.ctrlRecv(3, &tag), status_t::TIMEOUT);  // it hasn't connected
   link = {};

@@ -149,6 +149,35 @@ TEST_P(OnDevice, more_callers_than_slots_put_at_the_same_time) {
   EXPECT_EQ(failures, 0);
 }
 
+TEST_P(OnDevice, threads_of_one_communicator_and_peers_that_come_and_go) {
+  constexpr std::size_t size = 600'001;
+  std::atomic<int> failures{0};
+  std::atomic<bool> stop{false};
+  std::thread visitor([&] {
+    while (!stop) {
+      Side side(size, 1, std::get<2>(GetParam()));
+      failures += side.communicator->connectTo(loopback, server.port, conn_type()) != SUCCESS;
+      failures += side.communicator->put(loopback, server.port, 0, 2 * size, size) != SUCCESS;
+    }
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i)
+    threads.emplace_back([&, i] {
+      const auto at = static_cast<std::size_t>(i) * size;
+      for (std::uint64_t round = 1; round <= 10; ++round) {
+        write(client, at, data_of(i, round, size));
+        failures += client.communicator->put(loopback, server.port, at, at, size) != SUCCESS;
+        failures += read(server, at, size) != data_of(i, round, size);
+        failures += client.communicator->get(loopback, server.port, at, at, size) != SUCCESS;
+        failures += read(client, at, size) != data_of(i, round, size);
+      }
+    });
+  for (std::thread& each : threads) each.join();
+  stop = true;
+  visitor.join();
+  EXPECT_EQ(failures, 0);
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<OnDevice::ParamType>& info) {
   const auto kind = [](MemoryType type) { return type == MemoryType::CPU ? "host" : "device"; };
   const std::string wire = std::get<0>(info.param);
