@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -97,6 +98,17 @@ hmc_code hmc_last_error_detail(hmc_error_detail* detail) {
   return guarded("hmc_last_error_detail", [&] { copy_out(last, detail, "hmc_last_error_detail"); });
 }
 const char* hmc_version() { return HMC_VERSION_STRING; }
+
+void hmc_set_interrupt_check(int (*check)()) {
+  static std::atomic<int (*)()> current{nullptr};
+  // Release: pairs with the acquire of the waiting thread.
+  current.store(check, std::memory_order_release);
+  const hmc::InterruptCheck call = []() noexcept {
+    int (*const function)() = current.load(std::memory_order_acquire);
+    return function != nullptr && function() != 0;
+  };
+  hmc::set_interrupt_check(check != nullptr ? call : nullptr);
+}
 
 std::size_t hmc_dtype_size(hmc_dtype type) {
   const auto number = static_cast<unsigned>(type);

@@ -11,6 +11,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/interrupt.hpp"
 
 namespace hmc::bootstrap {
 
@@ -62,7 +63,7 @@ std::optional<base::Bytes> LocalValue::fetch(const std::string& name, base::Dead
       if (!value.empty() && value.size() <= longest) return value;
     }
     (void)::poll(nullptr, 0, 2);
-  } while (!deadline.expired());
+  } while (!deadline.expired() && !base::is_interrupted());
   return std::nullopt;
 }
 

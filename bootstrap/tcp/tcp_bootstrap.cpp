@@ -18,6 +18,7 @@
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/hosted_services.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 #include "runtime/base/log.hpp"
 
@@ -434,7 +435,7 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
       check_();
       look_again_ms = shortest_look_ms;
     }
-    if (deadline.expired()) return false;
+    if (deadline.expired() || base::is_interrupted()) return false;
     if (base::now_ns() >= next_report) {
       if (page_.segment() && page_.claim_report(base::now_ns(), interval) && log_.wants(base::LogLevel::warn))
         (void)report(

@@ -66,6 +66,9 @@ HMC_C_API const char* hmc_last_error(void);
 HMC_C_API hmc_code hmc_last_error_detail(hmc_error_detail* detail);
 /* The version of the library, such as "0.1.0". */
 HMC_C_API const char* hmc_version(void);
+/* Sets the process's function that ends long waits by returning a value other than 0; null: none. See
+ * hmc::set_interrupt_check. */
+HMC_C_API void hmc_set_interrupt_check(int (*check)(void));
 
 /* ---- types. The numbers are those of the C++ enums, and never change. */
 typedef enum hmc_memory_type {

@@ -24,6 +24,16 @@ class WindowCore;
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
+/// A function that ends long waits, for programs that react to signals outside of signal handlers. An interpreter
+/// passes a function that executes its handler of Ctrl-C.
+///  - It is process-wide. Each thread of the program that waits longer than about 20 ms calls it, every 20 ms.
+///  - If it returns true, the wait ends as at its deadline: Error{timeout}. A collective's team has then failed. The
+///    function returns true until the program has handled the interrupt.
+///  - It must not throw. It must not call functions of a Runtime, team or window of the waiting thread.
+using InterruptCheck = bool (*)() noexcept;
+/// Sets the function; null: none. Threads: any.
+HMC_API void set_interrupt_check(InterruptCheck check) noexcept;
+
 /// A handle of a put_nb, a get_nb or a non-blocking collective in flight. The operation is complete when:
 ///  - put_nb: the source may be reused (local completion)
 ///  - get_nb: the bytes have arrived at the destination

@@ -10,6 +10,8 @@
 #include <ctime>
 #include <exception>
 
+#include "runtime/base/interrupt.hpp"
+
 namespace hmc::base {
 
 namespace {
@@ -82,6 +84,13 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
       report_wait(note, now, start, interval);
       interval *= 2;
       next_report = start + interval;
+    }
+    if (now >= next_interrupt_check_) {
+      next_interrupt_check_ = now + interrupt_interval_ns;
+      if (is_interrupted()) {
+        next_interrupt_check_ = 0;  // a wait that is part of the failure handling ends at once, too
+        return Status::failure(Code::timeout, "the program interrupted the wait", note.peer);
+      }
     }
     if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
     if (sleeps_) {

@@ -167,6 +167,7 @@ class Waiter {
   std::vector<Progress*> wires_;
   std::chrono::nanoseconds report_interval_{0};
   Report report_;  // empty: none
+  std::int64_t next_interrupt_check_ = 0;
 };
 
 }  // namespace hmc::base

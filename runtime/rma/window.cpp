@@ -174,6 +174,13 @@ std::byte* Window::ptr(int rank, std::uint64_t offset) const {
   return peer.direct != nullptr && offset <= peer.bytes ? peer.direct + offset : nullptr;
 }
 
+std::shared_ptr<std::byte> Window::share(int rank) const {
+  const rma::WindowPeer& peer = core_here(core_, "Window::share").peer("Window::share", rank);
+  if (peer.direct == nullptr || peer.channel == nullptr) return nullptr;
+  const std::shared_ptr<void> mapping = peer.channel->mapping();
+  return mapping == nullptr ? nullptr : std::shared_ptr<std::byte>(mapping, peer.direct);
+}
+
 Path Window::path(int rank) const { return core_here(core_, "Window::path").path(rank); }
 
 // ---- transfers, signals, order

@@ -93,6 +93,8 @@ class Channel {
   virtual ~Channel() = default;
   /// The address of the region's first byte for load and store; null if this CPU can't access the region.
   virtual std::byte* direct() const noexcept { return nullptr; }
+  /// The owner of the mapping at direct(). Null: the mapping ends with the channel.
+  virtual std::shared_ptr<void> mapping() const noexcept { return nullptr; }
 
   /// The source may be reused when the ticket is done.
   virtual base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept = 0;

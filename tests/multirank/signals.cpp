@@ -180,6 +180,24 @@ HMC_SPMD_TEST(Signals, narrow_atomics_do_not_change_neighbours) {
   win.close();
 }
 
+thread_local bool interrupts = false;
+
+HMC_SPMD_TEST(Signals, interrupt_ends_a_wait_and_leaves_the_window_usable) {
+  Window win = Window::create(me.runtime->world(), 64);
+  if (me.rank == 0) {
+    hmc::set_interrupt_check([]() noexcept { return interrupts; });
+    interrupts = true;
+    HMC_CHECK_THROWS(hmc::Code::timeout, win.wait_until(0, Cmp::ge, 1));
+    interrupts = false;
+  }
+  me.runtime->world().barrier();
+  win.set<std::uint64_t>(me.next(), 0, static_cast<std::uint64_t>(me.rank) + 10);
+  HMC_CHECK_EQ(win.wait_until(0, Cmp::ge, 1), static_cast<std::uint64_t>(me.previous()) + 10);
+  me.runtime->world().barrier();
+  if (me.rank == 0) hmc::set_interrupt_check(nullptr);
+  win.close();
+}
+
 // A lock by compare_swap: its holder changes a counter without atomics.
 HMC_SPMD_TEST(Signals, compare_swap_implements_a_lock) {
   Window win = Window::create(me.runtime->world(), 64);

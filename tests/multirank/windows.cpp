@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -316,4 +317,26 @@ HMC_SPMD_TEST(Registration, registered_memory_is_a_source_and_a_destination) {
     HMC_CHECK(error.code() == hmc::Code::invalid_argument);
   }
   win.close();
+}
+
+HMC_SPMD_TEST(Windows, shared_mapping_outlives_the_window) {
+  constexpr std::size_t bytes = 10001;
+  std::vector<std::shared_ptr<std::byte>> parts;
+  {
+    Window win = Window::create(me.runtime->world(), bytes);
+    Pattern{me.rank, 7}.fill({win.data(), bytes});
+    for (int rank = 0; rank < me.size; ++rank) {
+      parts.push_back(win.share(rank));
+      HMC_CHECK_EQ(parts.back().get(), win.ptr(rank));
+    }
+    me.runtime->world().barrier();
+    win.close();
+  }
+  Window next = Window::create(me.runtime->world(), bytes);  // may be mapped where the first window was
+  Pattern{me.rank, 8}.fill({next.data(), bytes});
+  for (int rank = 0; rank < me.size; ++rank) {
+    const auto& part = parts[static_cast<std::size_t>(rank)];
+    if (part != nullptr) HMC_CHECK_CLEAN((Pattern{rank, 7}.verify({part.get(), bytes})));
+  }
+  next.close();
 }

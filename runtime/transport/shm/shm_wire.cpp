@@ -20,6 +20,7 @@ class ShmChannel final : public Channel {
       : segment_(std::move(segment)), base_(base), waiter_(waiter), peer_index_(peer_index) {}
 
   std::byte* direct() const noexcept override { return base_; }
+  std::shared_ptr<void> mapping() const noexcept override { return segment_; }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     store_bytes(base_ + offset, source, bytes);

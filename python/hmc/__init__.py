@@ -1,0 +1,65 @@
+"""HMC: MPI-style collectives on one-sided memory access (RMA).
+
+A job is a number of ranks: processes, started by ``hmcrun -np 4 python program.py`` (or ``python -m hmc.run -np 4
+program.py``, mpirun, srun, torchrun). Every rank joins by ``hmc.init()``:
+
+>>> import hmc, numpy as np
+>>> with hmc.init() as rt:
+...     a = np.full(3, rt.rank + 1.0)
+...     _ = rt.world.allreduce(a)                      # in place; or out=b, op=hmc.max
+...     with hmc.Window(rt.world, 4096) as win:        # 4096 bytes of memory on each rank
+...         win.put((rt.rank + 1) % rt.size, 0, a)     # to the right neighbour
+...         rt.world.barrier()
+...         left = win.array(3, float).copy()          # a numpy view of this rank's part
+>>> left.tolist() == [rt.size * (rt.size + 1) / 2] * 3
+True
+
+- ``Runtime``: this rank's membership in the job. ``Runtime.world``: the ``Team`` of all ranks.
+- ``Team``: the collectives. Blocking (``allreduce``), non-blocking (``iallreduce`` returns a ``Request``; ``await`` it in
+  asyncio) and persistent (``plan_allreduce``). Objects travel by pickle only in functions that say so
+  (``broadcast_object``).
+- ``Window``: put, get, signals and atomics; ``Window.array`` is a numpy view of a rank's memory.
+- ``Error``: the base of HMC's exceptions, with code, rank, peer and operation. Beneath it: ``PeerFailed``, ``Timeout``,
+  ``Mismatch``.
+
+Arrays are objects with the buffer protocol, DLPack, ``__cuda_array_interface__`` or ``__array_interface__``. HMC uses their
+memory directly. A non-contiguous array is a ValueError.
+
+Calls that wait release the GIL. Python's signal handlers run in them: Ctrl-C ends a wait within 100 ms. A collective that
+was ended so has failed on its team, as after a timeout.
+"""
+
+from hmc._core import (
+    Cmp,
+    DType,
+    Memory,
+    Op,
+    Path,
+    Plan,
+    Request,
+    Runtime,
+    Team,
+    Window,
+    __version__,
+    avg,
+    band,
+    bor,
+    bxor,
+    init,
+    land,
+    lor,
+    max,
+    maxloc,
+    min,
+    minloc,
+    prod,
+    sum,
+    wait_all,
+    wait_any,
+)
+from hmc.errors import Error, Mismatch, PeerFailed, Timeout
+
+__all__ = [
+    "Cmp", "DType", "Error", "Memory", "Mismatch", "Op", "Path", "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window",
+    "__version__", "init", "wait_all", "wait_any",
+]

@@ -1,0 +1,360 @@
+#include "python/src/array.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hmc::python {
+
+namespace {
+
+[[noreturn]] void throw_error(PyObject* type, const std::string& text) {
+  PyErr_SetString(type, text.c_str());
+  throw nb::python_error();
+}
+
+std::string intro(const char* operation, const char* name) { return std::string(operation) + ": " + name; }
+
+[[noreturn]] void throw_read_only(const char* operation, const char* name) {
+  throw_error(PyExc_BufferError, intro(operation, name) + " is read-only, and the call writes it");
+}
+
+/// `strides` are in units of `unit` bytes.
+template <typename Number>
+[[noreturn]] void throw_scattered(const char* operation, const char* name, int dimensions, const Number* shape,
+                                  const Number* strides, std::size_t unit) {
+  std::string text = intro(operation, name) + " isn't C-contiguous: shape (", bytes;
+  for (int i = 0; i < dimensions; ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+    bytes += (i > 0 ? ", " : "") + std::to_string(strides[i] * static_cast<Number>(unit));
+  }
+  throw_error(PyExc_ValueError, text + "), strides (" + bytes +
+                                    ") in bytes; pass a contiguous array, for example numpy.ascontiguousarray(array)");
+}
+
+template <typename Number>
+bool is_contiguous(int dimensions, const Number* shape, const Number* strides, std::size_t item) noexcept {
+  auto expected = static_cast<Number>(item);
+  bool is_dense = true;
+  for (int i = dimensions; i-- > 0;) {
+    if (shape[i] == 0) return true;
+    is_dense = is_dense && (shape[i] == 1 || strides[i] == expected);
+    expected *= shape[i];
+  }
+  return is_dense;
+}
+
+std::optional<DType> integer(std::size_t bytes, bool is_signed) noexcept {
+  switch (bytes) {
+    case 1: return is_signed ? DType::i8 : DType::u8;
+    case 2: return is_signed ? DType::i16 : DType::u16;
+    case 4: return is_signed ? DType::i32 : DType::u32;
+    case 8: return is_signed ? DType::i64 : DType::u64;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<DType> floating(std::size_t bytes) noexcept {
+  switch (bytes) {
+    case 2: return DType::f16;
+    case 4: return DType::f32;
+    case 8: return DType::f64;
+    default: return std::nullopt;
+  }
+}
+
+/// A format of the struct module. Empty for types that collectives don't reduce, for example of another byte order.
+std::optional<DType> type_of_format(std::string_view format, std::size_t item) noexcept {
+  if (format.starts_with("T{") && format.ends_with("}")) {  // a record: the value, then its index
+    char kinds[2]{};
+    std::size_t fields = 0;
+    bool in_name = false;
+    for (const char c : format.substr(2, format.size() - 3)) {
+      if (c == ':') {
+        in_name = !in_name;
+      } else if (!in_name && c != '=' && c != '@' && c != '<' && c != '^') {
+        if (fields == 2) return std::nullopt;
+        kinds[fields++] = c;
+      }
+    }
+    const bool is_long = kinds[1] == 'q' || kinds[1] == 'l';
+    if (fields != 2) return std::nullopt;
+    if (item == 8 && kinds[1] == 'i')
+      return kinds[0] == 'i' ? std::optional(DType::located_i32) : kinds[0] == 'f' ? std::optional(DType::located_f32) : std::nullopt;
+    if (item == 16 && is_long)
+      return kinds[0] == 'q' || kinds[0] == 'l' ? std::optional(DType::located_i64)
+             : kinds[0] == 'd'                  ? std::optional(DType::located_f64)
+                                                : std::nullopt;
+    return std::nullopt;
+  }
+  if (!format.empty() && (format[0] == '@' || format[0] == '=' || format[0] == '<')) format.remove_prefix(1);
+  if (format.size() != 1) return std::nullopt;
+  if (std::strchr("bhilqn", format[0]) != nullptr) return integer(item, true);
+  if (std::strchr("BHILQN", format[0]) != nullptr) return integer(item, false);
+  return std::strchr("efd", format[0]) != nullptr ? floating(item) : std::nullopt;
+}
+
+std::optional<DType> type_of_dlpack(nb::dlpack::dtype type) noexcept {
+  using Kind = nb::dlpack::dtype_code;
+  if (type.lanes != 1 || type.bits % 8 != 0) return std::nullopt;
+  switch (static_cast<Kind>(type.code)) {
+    case Kind::Int: return integer(type.bits / 8, true);
+    case Kind::UInt: return integer(type.bits / 8, false);
+    case Kind::Float: return floating(type.bits / 8);
+    case Kind::Bfloat: return type.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
+    case Kind::Float8_E4M3FN: return DType::e4m3;
+    case Kind::Float8_E5M2: return DType::e5m2;
+    default: return std::nullopt;
+  }
+}
+
+/// The "dltensor_versioned" capsule's content (DLPack 1.0); nanobind has the tensor.
+struct VersionedTensor {
+  std::uint32_t major = 0, minor = 0;
+  void* context = nullptr;
+  void (*deleter)(VersionedTensor*) = nullptr;
+  std::uint64_t flags = 0;
+  nb::dlpack::dltensor tensor;
+  static constexpr std::uint64_t read_only = 1;
+};
+
+/// numpy's arrays in C. The layout is part of numpy's ABI, which is stable since numpy 1.7. The buffer protocol takes
+/// 0.2 us per numpy array, as long as a small put; these fields take some nanoseconds. Used only after a comparison with
+/// the buffer protocol (is_plain_numpy).
+struct NumpyType {
+  PyObject_HEAD PyTypeObject* scalar;
+  char kind, character, byte_order, flags;
+  int number;
+};
+struct NumpyArray {
+  PyObject_HEAD char* data;
+  int dimensions;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  PyObject* base;
+  NumpyType* type;
+  int flags;
+  static constexpr int contiguous = 0x1, writable = 0x400;
+};
+struct NumpyElement {
+  std::size_t bytes = 0;
+  std::optional<DType> type;
+};
+constexpr DType of_long = sizeof(long) == 8 ? DType::i64 : DType::i32;
+constexpr DType of_ulong = sizeof(long) == 8 ? DType::u64 : DType::u32;
+// By numpy's type number: bool, then the C types from signed char to double.
+const NumpyElement numpy_elements[] = {{1, std::nullopt},     {1, DType::i8},         {1, DType::u8},  {2, DType::i16},
+                                       {2, DType::u16},       {4, DType::i32},        {4, DType::u32}, {sizeof(long), of_long},
+                                       {sizeof(long), of_ulong}, {8, DType::i64},     {8, DType::u64}, {4, DType::f32},
+                                       {8, DType::f64}};
+constexpr int numpy_half = 23;
+const NumpyElement numpy_half_element{2, DType::f16};
+
+const NumpyElement* element_of(const NumpyArray& array) noexcept {
+  const int number = array.type->number;
+  if (array.type->byte_order == '>' || array.type->byte_order == '<') return nullptr;  // not native
+  if (static_cast<unsigned>(number) < std::size(numpy_elements)) return &numpy_elements[number];
+  return number == numpy_half ? &numpy_half_element : nullptr;
+}
+
+std::size_t items_of(const NumpyArray& array) noexcept {
+  Py_ssize_t items = 1;
+  for (int i = 0; i < array.dimensions; ++i) items *= array.shape[i];
+  return static_cast<std::size_t>(items);
+}
+
+// numpy.ndarray, once an array has confirmed the layout; `refused` if it hasn't. Relaxed: the values order no data.
+std::atomic<PyTypeObject*> numpy_type{nullptr};
+std::atomic<bool> refused{false};
+
+/// For the first array: compares each field with the buffer protocol. It has at least one dimension and is contiguous,
+/// writable and of a plain type, so that a wrong field differs.
+[[gnu::noinline]] bool is_plain_numpy(PyObject* object) {
+  if (numpy_type.load(std::memory_order_relaxed) != nullptr || refused.load(std::memory_order_relaxed)) return false;
+  if (std::strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0) return false;
+  Py_buffer view;
+  if (PyObject_GetBuffer(object, &view, PyBUF_RECORDS) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  bool same = false;
+  if (view.ndim >= 1 && view.len > 0 && PyBuffer_IsContiguous(&view, 'C') != 0) {
+    const auto& array = *reinterpret_cast<NumpyArray*>(object);
+    same = array.dimensions == view.ndim && array.data == view.buf && (array.flags & NumpyArray::contiguous) != 0 &&
+           (array.flags & NumpyArray::writable) != 0;
+    for (int i = 0; same && i < view.ndim; ++i)
+      same = array.shape[i] == view.shape[i] && array.strides[i] == view.strides[i];
+    const NumpyElement* const element = same ? element_of(array) : nullptr;
+    if (element != nullptr && element->type.has_value()) {
+      same = element->bytes == static_cast<std::size_t>(view.itemsize) &&
+             element->type == type_of_format(view.format, element->bytes);
+      if (same) numpy_type.store(Py_TYPE(object), std::memory_order_relaxed);
+    }
+    if (!same) refused.store(true, std::memory_order_relaxed);
+    same = same && numpy_type.load(std::memory_order_relaxed) != nullptr;
+  }
+  PyBuffer_Release(&view);
+  return same;
+}
+
+}  // namespace
+
+Array::Array(const char* operation, const char* name, nb::handle object, Access access) : object_(object) {
+  PyObject* const o = object.ptr();
+  if (Py_TYPE(o) == numpy_type.load(std::memory_order_relaxed) || is_plain_numpy(o)) {
+    const auto& array = *reinterpret_cast<NumpyArray*>(o);
+    const NumpyElement* const element = element_of(array);
+    constexpr int wanted = NumpyArray::contiguous;
+    if (element != nullptr && (array.flags & wanted) != 0) [[likely]] {
+      if (access == Access::write && (array.flags & NumpyArray::writable) == 0) throw_read_only(operation, name);
+      data_ = array.data;
+      itemsize_ = element->bytes;
+      bytes_ = items_of(array) * itemsize_;
+      type_ = element->type;
+      return;
+    }
+  }
+  if (PyObject_CheckBuffer(o)) {
+    from_buffer(operation, name, access);
+  } else if (PyCapsule_CheckExact(o)) {
+    from_dlpack(operation, name, object, access);
+  } else if (nb::hasattr(object, "__dlpack__")) {
+    const nb::object make = object.attr("__dlpack__");
+    try {
+      holder_ = make(nb::arg("max_version") = nb::make_tuple(1, 1));
+    } catch (nb::python_error& error) {  // DLPack before 1.0
+      if (!error.matches(PyExc_TypeError)) throw;
+      holder_ = make();
+    }
+    from_dlpack(operation, name, holder_, access);
+  } else if (nb::hasattr(object, "__cuda_array_interface__")) {
+    holder_ = object.attr("__cuda_array_interface__");
+    from_interface(operation, name, holder_, access);
+  } else if (nb::hasattr(object, "__array_interface__")) {
+    holder_ = object.attr("__array_interface__");
+    from_interface(operation, name, holder_, access);
+  } else {
+    throw_error(PyExc_TypeError, intro(operation, name) + " is a " + Py_TYPE(o)->tp_name +
+                                     "; it must have the buffer protocol, DLPack, __cuda_array_interface__ or "
+                                     "__array_interface__ (functions with _object in their name take any object)");
+  }
+}
+
+void Array::from_buffer(const char* operation, const char* name, Access access) {
+  auto view = std::make_unique<Py_buffer>();
+  if (PyObject_GetBuffer(object_.ptr(), view.get(), PyBUF_RECORDS_RO) != 0) {
+    // numpy has no buffers of some types, such as datetime64 and those of ml_dtypes.
+    if (!nb::hasattr(object_, "__array_interface__")) throw nb::python_error();
+    PyErr_Clear();
+    holder_ = object_.attr("__array_interface__");
+    return from_interface(operation, name, holder_, access);
+  }
+  view_ = view.release();
+  if (PyBuffer_IsContiguous(view_, 'C') == 0)
+    throw_scattered(operation, name, view_->ndim, view_->shape, view_->strides, 1);
+  if (access == Access::write && view_->readonly != 0) throw_read_only(operation, name);
+  data_ = view_->buf;
+  bytes_ = static_cast<std::size_t>(view_->len);
+  itemsize_ = static_cast<std::size_t>(view_->itemsize);
+  type_ = type_of_format(view_->format != nullptr ? view_->format : "B", itemsize_);
+}
+
+/// The tensor stays the capsule's: HMC borrows it for as long as it holds the capsule.
+void Array::from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access) {
+  const nb::dlpack::dltensor* tensor = nullptr;
+  bool read_only = false;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
+    const auto& all = *static_cast<VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    if (all.major != 1)
+      throw_error(PyExc_BufferError, intro(operation, name) + " has version " + std::to_string(all.major) +
+                                         " of DLPack; this library reads versions 0 and 1");
+    tensor = &all.tensor;
+    read_only = (all.flags & VersionedTensor::read_only) != 0;
+  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0) {
+    tensor = static_cast<nb::dlpack::dltensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));  // its first member
+  } else {
+    throw_error(PyExc_TypeError, intro(operation, name) + " is a capsule without a DLPack tensor, or a used one");
+  }
+  itemsize_ = std::size_t{tensor->dtype.bits} * tensor->dtype.lanes / 8;
+  if (itemsize_ == 0) throw_error(PyExc_TypeError, intro(operation, name) + " has elements of less than a byte");
+  std::size_t items = 1;
+  for (int i = 0; i < tensor->ndim; ++i) items *= static_cast<std::size_t>(tensor->shape[i]);
+  // Strides count elements; null: contiguous.
+  if (tensor->strides != nullptr && !is_contiguous(tensor->ndim, tensor->shape, tensor->strides, 1))
+    throw_scattered(operation, name, tensor->ndim, tensor->shape, tensor->strides, itemsize_);
+  if (access == Access::write && read_only) throw_read_only(operation, name);
+  data_ = static_cast<char*>(tensor->data) + tensor->byte_offset;
+  bytes_ = items * itemsize_;
+  type_ = type_of_dlpack(tensor->dtype);
+}
+
+/// The dictionary of __array_interface__ (host memory) and __cuda_array_interface__ (device memory).
+void Array::from_interface(const char* operation, const char* name, nb::handle interface, Access access) {
+  const auto typestr = nb::cast<std::string>(interface["typestr"]);
+  if (typestr.size() < 3) throw_error(PyExc_TypeError, intro(operation, name) + " has no typestr of an array interface");
+  itemsize_ = std::stoul(typestr.substr(2));
+  std::vector<Py_ssize_t> shape, strides;
+  std::size_t items = 1;
+  for (const nb::handle extent : interface["shape"]) {
+    shape.push_back(nb::cast<Py_ssize_t>(extent));
+    items *= static_cast<std::size_t>(shape.back());
+  }
+  const nb::object given = interface.attr("get")("strides");
+  if (!given.is_none()) {
+    for (const nb::handle stride : given) strides.push_back(nb::cast<Py_ssize_t>(stride));
+    if (strides.size() != shape.size()) throw_error(PyExc_ValueError, intro(operation, name) + " has a wrong number of strides");
+    const int dimensions = static_cast<int>(shape.size());
+    if (!is_contiguous(dimensions, shape.data(), strides.data(), itemsize_))
+      throw_scattered(operation, name, dimensions, shape.data(), strides.data(), 1);
+  }
+  const nb::object data = interface.attr("get")("data");
+  if (!nb::isinstance<nb::tuple>(data))
+    throw_error(PyExc_TypeError, intro(operation, name) + " has an array interface without an address");
+  if (access == Access::write && nb::cast<bool>(data[1])) throw_read_only(operation, name);
+  data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
+  bytes_ = items * itemsize_;
+  const bool is_native = typestr[0] != '>';
+  if (is_native && (typestr[1] == 'i' || typestr[1] == 'u')) type_ = integer(itemsize_, typestr[1] == 'i');
+  if (is_native && typestr[1] == 'f') type_ = floating(itemsize_);
+}
+
+void Array::keep() noexcept {
+  if (is_kept_ || !object_.is_valid()) return;
+  object_.inc_ref();
+  is_kept_ = true;
+}
+
+Array::Array(Array&& other) noexcept { *this = std::move(other); }
+
+Array& Array::operator=(Array&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  itemsize_ = other.itemsize_;
+  type_ = other.type_;
+  object_ = std::exchange(other.object_, nb::handle());
+  is_kept_ = std::exchange(other.is_kept_, false);
+  view_ = std::exchange(other.view_, nullptr);
+  holder_ = std::move(other.holder_);
+  return *this;
+}
+
+void Array::release() noexcept {
+  if (view_ != nullptr) {
+    PyBuffer_Release(view_);
+    delete std::exchange(view_, nullptr);
+  }
+  if (std::exchange(is_kept_, false)) object_.dec_ref();
+}
+
+}  // namespace hmc::python

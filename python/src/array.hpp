@@ -1,0 +1,60 @@
+// Array: the memory of a Python object that a call reads or writes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <optional>
+
+#include <hmc/types.hpp>
+
+namespace hmc::python {
+
+namespace nb = nanobind;
+
+enum class Access { read, write };
+
+/// Contiguous memory of an object with the buffer protocol, DLPack, __cuda_array_interface__ or __array_interface__, or
+/// of a DLPack capsule. Never a copy: an object without such memory, a non-contiguous one, and a read-only one that
+/// would be written are errors.
+///
+/// LIFETIME. The caller holds a reference to the object while it uses the memory; keep() makes the Array hold it. The
+/// export of the buffer protocol, which prevents for example a bytearray from moving, lasts as long as the Array.
+///
+/// THREADS. Construction, keep() and destruction need the GIL.
+class Array {
+ public:
+  Array() = default;
+  /// Throws a Python exception (TypeError, ValueError, BufferError). `operation` and `name` are for its text.
+  Array(const char* operation, const char* name, nb::handle object, Access access);
+  Array(Array&& other) noexcept;
+  Array& operator=(Array&& other) noexcept;
+  ~Array() { release(); }
+
+  void* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t itemsize() const noexcept { return itemsize_; }
+  std::size_t items() const noexcept { return itemsize_ == 0 ? 0 : bytes_ / itemsize_; }
+  /// The element type, if collectives can reduce it.
+  std::optional<DType> type() const noexcept { return type_; }
+  nb::handle object() const noexcept { return object_; }
+  /// Holds a reference to the object from now on.
+  void keep() noexcept;
+
+ private:
+  void from_buffer(const char* operation, const char* name, Access access);
+  void from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access);
+  void from_interface(const char* operation, const char* name, nb::handle interface, Access access);
+  void release() noexcept;
+
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::size_t itemsize_ = 1;
+  std::optional<DType> type_;
+  nb::handle object_;
+  bool is_kept_ = false;
+  Py_buffer* view_ = nullptr;  // an export of the buffer protocol
+  nb::object holder_;          // a capsule or an interface's dictionary
+};
+
+}  // namespace hmc::python

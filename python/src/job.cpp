@@ -1,0 +1,93 @@
+#include "python/src/job.hpp"
+
+#include <string>
+
+namespace hmc::python {
+
+namespace {
+
+pthread_t main_thread;  // the only thread on which Python executes signal handlers; set once at import
+// The exception raised by a signal handler in a wait of the main thread. Accessed with the GIL, except for the flag.
+PyObject* raised = nullptr;
+// Relaxed: the main thread stores and loads it.
+std::atomic<bool> has_raised{false};
+
+bool check_signals() noexcept {
+  if (pthread_equal(pthread_self(), main_thread) == 0) return false;
+  if (has_raised.load(std::memory_order_relaxed)) return true;
+  const nb::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() == 0) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+  raised = PyErr_GetRaisedException();
+#else
+  PyObject *type = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &raised, &traceback);
+  PyErr_NormalizeException(&type, &raised, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(raised, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+#endif
+  has_raised.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace
+
+void watch_signals() {
+  const auto ident = nb::cast<unsigned long>(nb::module_::import_("threading").attr("main_thread")().attr("ident"));
+  main_thread = static_cast<pthread_t>(ident);
+  hmc::set_interrupt_check(check_signals);
+}
+
+void throw_if_interrupted() {
+  if (!has_raised.load(std::memory_order_relaxed) || pthread_equal(pthread_self(), main_thread) == 0) [[likely]]
+    return;
+  has_raised.store(false, std::memory_order_relaxed);
+  PyObject* const exception = std::exchange(raised, nullptr);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  Py_DECREF(exception);
+  throw nb::python_error();
+}
+
+Job::~Job() {
+  // The Runtime ends first: then no operation uses the arrays, which are destroyed after it.
+  std::vector<Abandoned> abandoned = std::move(abandoned_);
+  retired_.clear();
+  [[maybe_unused]] const hmc::Runtime ended = std::move(runtime);
+}
+
+void Job::sweep() {
+  if (abandoned_.empty()) [[likely]]
+    return;
+  const Call call(*this);
+  std::erase_if(abandoned_, [](Abandoned& each) {
+    if (each.has_failed) return false;
+    try {
+      return each.request.test();
+    } catch (const hmc::Error&) {
+      each.has_failed = true;
+      return false;
+    }
+  });
+}
+
+Call::Call(Job& job) : job_(job) {
+  if (job.is_owner()) [[unlikely]]
+    throw hmc::Error(Code::in_progress, "call", "a signal handler calls HMC in a wait of the same thread",
+                     "raise an exception or set a flag in the handler, and call HMC afterwards");
+  if (!job.mutex_.try_lock()) [[unlikely]] {
+    const nb::gil_scoped_release unlocked;
+    job.mutex_.lock();
+  }
+  job.owner_.store(pthread_self(), std::memory_order_relaxed);
+}
+
+Call::~Call() {
+  if (!job_.retired_.empty()) [[unlikely]] {
+    [[maybe_unused]] const auto retired = std::exchange(job_.retired_, {});
+  }
+  job_.owner_.store(0, std::memory_order_relaxed);
+  job_.mutex_.unlock();
+}
+
+}  // namespace hmc::python

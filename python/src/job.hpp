@@ -1,0 +1,124 @@
+// Job: what the Python objects of one Runtime share, and the guard of every call.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "python/src/array.hpp"
+
+namespace hmc::python {
+
+/// An operation in flight whose Python request is gone, or whose buffers may still be in use after a failure.
+struct Abandoned {
+  hmc::Request request;
+  std::vector<Array> arrays;
+  bool has_failed = false;  ///< the arrays stay until the job ends
+};
+
+/// The Runtime and what its teams, windows and requests share.
+///
+/// THREADS. HMC takes one thread at a time per Runtime. A call holds the lock, so calls of several Python threads are
+/// executed one after the other. Destructors of Python objects don't wait for the lock: if another call holds it, that
+/// call destroys the object at its end.
+class Job {
+ public:
+  explicit Job(hmc::Runtime runtime) : runtime(std::move(runtime)) {}
+  ~Job();
+
+  hmc::Runtime runtime;
+
+  /// Destroys a team or window now or at the end of the call that holds the lock. Needs the GIL.
+  template <typename Resource> void retire(Resource resource) {
+    if (!is_owner() && mutex_.try_lock()) {
+      { [[maybe_unused]] const Resource ended = std::move(resource); }
+      mutex_.unlock();
+    } else {
+      retired_.emplace_back(std::move(resource));
+    }
+  }
+  /// Keeps the buffers of an operation whose request is gone. Needs the GIL.
+  void abandon(Abandoned operation) { abandoned_.push_back(std::move(operation)); }
+  /// Frees the buffers of abandoned operations that are complete. A call; needs the GIL.
+  void sweep();
+  /// After the Runtime was closed: no operation uses a buffer. Needs the GIL.
+  void drop_abandoned() noexcept { abandoned_.clear(); }
+
+ private:
+  friend class Call;
+  bool is_owner() const noexcept { return owner_.load(std::memory_order_relaxed) == pthread_self(); }
+
+  std::mutex mutex_;
+  // Relaxed: a thread compares it with itself only, and only that thread stores its own id.
+  std::atomic<pthread_t> owner_{0};
+  std::vector<std::variant<hmc::Team, hmc::Window, hmc::Plan>> retired_;  // accessed with the GIL
+  std::vector<Abandoned> abandoned_;                           // accessed with the GIL
+};
+
+/// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock.
+/// A signal handler that a wait executes can't call HMC: Error{in_progress}.
+class Call {
+ public:
+  explicit Call(Job& job);
+  ~Call();
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  Job& job_;
+};
+
+/// Installs the function that executes Python's signal handlers in long waits (hmc::set_interrupt_check).
+void watch_signals();
+/// Throws the exception that a signal handler raised in a wait of this thread, such as KeyboardInterrupt.
+void throw_if_interrupted();
+
+/// Calls `function` with the job's lock and without the GIL. For every call that may wait.
+template <typename Function> auto blocking(Job& job, Function&& function) {
+  const Call call(job);
+  const auto run = [&] {
+    const nb::gil_scoped_release unlocked;
+    return function();
+  };
+  try {
+    if constexpr (std::is_void_v<decltype(run())>) {
+      run();
+      throw_if_interrupted();
+    } else {
+      auto result = run();
+      throw_if_interrupted();
+      return result;
+    }
+  } catch (const hmc::Error&) {
+    throw_if_interrupted();
+    throw;
+  }
+}
+
+/// Calls `function` with the job's lock and the GIL. For short calls that never wait.
+template <typename Function> auto quick(Job& job, Function&& function) {
+  const Call call(job);
+  return function();
+}
+
+/// None: the job's timeout.
+inline hmc::Timeout timeout_of(std::optional<double> seconds) {
+  if (!seconds) return hmc::job_timeout;
+  if (!(*seconds >= 0)) throw nb::value_error("the timeout is negative");
+  constexpr double most = 9e9;  // beyond it nanoseconds overflow
+  return hmc::Timeout(static_cast<std::int64_t>(std::min(*seconds, most) * 1e9));
+}
+
+}  // namespace hmc::python

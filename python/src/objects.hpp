@@ -1,0 +1,97 @@
+// The C++ objects behind the Python classes.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "python/src/array.hpp"
+#include "python/src/job.hpp"
+
+namespace hmc::python {
+
+/// A Python Runtime.
+struct RuntimeObject {
+  std::shared_ptr<Job> job;
+  nb::object world;  ///< the Team of job->runtime.world(), created at its first use
+};
+
+struct TeamObject {
+  TeamObject(std::shared_ptr<Job> job, hmc::Team team) : job(std::move(job)), team(std::move(team)) {}
+  ~TeamObject() { job->retire(std::move(team)); }
+  TeamObject(const TeamObject&) = delete;
+  TeamObject& operator=(const TeamObject&) = delete;
+
+  std::shared_ptr<Job> job;
+  hmc::Team team;
+};
+
+struct WindowObject {
+  WindowObject(std::shared_ptr<Job> job, hmc::Window window, const hmc::Team& team)
+      : job(std::move(job)), window(std::move(window)) {
+    look_at(team);
+  }
+  ~WindowObject() { job->retire(std::move(window)); }
+  WindowObject(const WindowObject&) = delete;
+  WindowObject& operator=(const WindowObject&) = delete;
+
+  /// After creation, and after the window was bound to another team.
+  void look_at(const hmc::Team& team);
+
+  std::shared_ptr<Job> job;
+  hmc::Window window;
+  int rank = 0;  ///< of the window's team
+  /// By rank: its part is in this process's memory. Cached, because every put asks.
+  std::vector<bool> is_mapped;
+};
+
+/// An operation in flight. Holds its buffers until the operation is complete, also if Python drops the object.
+struct RequestObject {
+  RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);
+  ~RequestObject();
+  RequestObject(const RequestObject&) = delete;
+  RequestObject& operator=(const RequestObject&) = delete;
+
+  /// After the request was complete or has failed.
+  void finish(bool has_failed);
+
+  std::shared_ptr<Job> job;
+  hmc::Request request;
+  std::vector<Array> arrays;
+  nb::object result;  ///< the result of wait(): the output
+  bool is_over = false;
+};
+
+/// A persistent collective.
+struct PlanObject {
+  PlanObject(std::shared_ptr<Job> job, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
+      : job(std::move(job)), plan(std::move(plan)), arrays(std::move(arrays)), result(std::move(result)) {
+    for (Array& array : this->arrays) array.keep();
+  }
+  ~PlanObject();
+  PlanObject(const PlanObject&) = delete;
+  PlanObject& operator=(const PlanObject&) = delete;
+
+  std::shared_ptr<Job> job;
+  hmc::Plan plan;
+  std::vector<Array> arrays;
+  nb::object result;
+  bool is_running = false;
+};
+
+// Each defines its part of the module.
+void define_enums(nb::module_& module);
+void define_requests(nb::module_& module);
+void define_team(nb::module_& module);
+void define_window(nb::module_& module);
+
+/// A name or an enum member. `what` is for the error text.
+hmc::Op op_of(nb::handle object);
+hmc::Cmp comparison_of(nb::handle object);
+hmc::DType dtype_of(nb::handle object);
+
+}  // namespace hmc::python

@@ -1,0 +1,132 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
+
+#include "python/src/objects.hpp"
+
+namespace hmc::python {
+
+RequestObject::RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays,
+                             nb::object result)
+    : job(std::move(job)), request(std::move(request)), arrays(std::move(arrays)), result(std::move(result)) {
+  for (Array& array : this->arrays) array.keep();
+}
+
+RequestObject::~RequestObject() {
+  if (!is_over) job->abandon({std::move(request), std::move(arrays)});
+}
+
+void RequestObject::finish(bool has_failed) {
+  is_over = true;
+  if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true});
+  arrays.clear();
+}
+
+PlanObject::~PlanObject() {
+  if (is_running) job->abandon({{}, std::move(arrays), true});  // the arrays stay until the job ends
+  job->retire(std::move(plan));
+}
+
+namespace {
+
+/// Calls `function`, which completes the request unless it returns false. After a timeout the request stays valid.
+template <typename Function> bool complete(RequestObject& self, const Function& function) {
+  if (self.is_over) return true;
+  try {
+    if (!function()) return false;
+  } catch (const hmc::Error& error) {
+    // At a timeout of its own, a request stays valid. At the job's timeout a collective has failed.
+    if (error.code() != Code::timeout || self.request.raw().operation == nullptr) self.finish(true);
+    throw;
+  }
+  self.finish(false);
+  return true;
+}
+
+nb::object wait(RequestObject& self, std::optional<double> seconds) {
+  const hmc::Timeout timeout = timeout_of(seconds);
+  complete(self, [&] {
+    blocking(*self.job, [&] { self.request.wait(timeout); });
+    return true;
+  });
+  return self.result;
+}
+
+bool test(RequestObject& self) {
+  return complete(self, [&] { return quick(*self.job, [&] { return self.request.test(); }); });
+}
+
+std::vector<hmc::Request> requests_of(const std::vector<RequestObject*>& objects) {
+  std::vector<hmc::Request> requests;
+  for (const RequestObject* const object : objects) {
+    if (object == nullptr) throw nb::type_error("a list of requests contains None");
+    if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
+    requests.push_back(object->is_over ? hmc::Request() : object->request);
+  }
+  return requests;
+}
+
+nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
+  if (objects.empty()) return nb::none();
+  std::vector<hmc::Request> requests = requests_of(objects);
+  const hmc::Timeout timeout = timeout_of(seconds);
+  const std::size_t done = blocking(*objects.front()->job, [&] { return hmc::Request::wait_any(requests, timeout); });
+  if (done == hmc::Request::none) return nb::none();
+  objects[done]->finish(false);
+  return nb::int_(done);
+}
+
+}  // namespace
+
+void define_requests(nb::module_& module) {
+  nb::class_<RequestObject>(module, "Request",
+                            "An operation in flight: put_nb, get_nb, or a collective whose name starts with i.\n\n"
+                            "It holds its arrays until it is complete, also if the program drops it. `await request` "
+                            "in asyncio waits without blocking the loop.")
+      .def("wait", wait, nb::arg("timeout") = nb::none(),
+           "Wait for completion, and return the output array (None: the call has none).\n\ntimeout: in seconds; then "
+           "hmc.Timeout, and the request stays valid. None: the job's timeout.")
+      .def("test", test, "Return True if the operation is complete. Doesn't wait.")
+      .def_prop_ro("done", [](const RequestObject& self) { return self.is_over; },
+                   "True after wait() or test() has reported completion.")
+      .def("__await__", [](nb::object self) {
+        return nb::module_::import_("hmc._async").attr("completion")(self).attr("__await__")();
+      });
+  module.def(
+      "wait_all",
+      [](const std::vector<RequestObject*>& requests, std::optional<double> timeout) {
+        // One after the other; all of them progress in every wait.
+        for (RequestObject* const request : requests) {
+          if (request == nullptr) throw nb::type_error("a list of requests contains None");
+          wait(*request, timeout);
+        }
+      },
+      nb::arg("requests"), nb::arg("timeout") = nb::none(), "Wait for all requests; the timeout applies to each.");
+  module.def("wait_any", wait_any, nb::arg("requests"), nb::arg("timeout") = nb::none(),
+             "Wait until one request is complete, and return its index. None: all were complete before.");
+
+  nb::class_<PlanObject>(module, "Plan",
+                         "A persistent collective: its arguments are checked once, and each run uses the same arrays.")
+      .def("start",
+           [](PlanObject& self) {
+             blocking(*self.job, [&] { self.plan.start(); });
+             self.is_running = true;
+           },
+           "Start a run. The previous one must be complete.")
+      .def("test",
+           [](PlanObject& self) {
+             const bool is_over = quick(*self.job, [&] { return self.plan.test(); });
+             if (is_over) self.is_running = false;
+             return is_over;
+           },
+           "Return True if no run is in flight. Doesn't wait.")
+      .def("wait",
+           [](PlanObject& self, std::optional<double> seconds) {
+             const hmc::Timeout timeout = timeout_of(seconds);
+             blocking(*self.job, [&] { self.plan.wait(timeout); });
+             self.is_running = false;
+             return self.result;
+           },
+           nb::arg("timeout") = nb::none(), "Wait for the run in flight, and return the output array.");
+}
+
+}  // namespace hmc::python
