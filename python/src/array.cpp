@@ -258,8 +258,8 @@ void Array::from_buffer(const char* operation, const char* name, Access access) 
     holder_ = object_.attr("__array_interface__");
     return from_interface(operation, name, holder_, access);
   }
-  view_ = view.release();
-  if (PyBuffer_IsContiguous(view_, 'C') == 0)
+  view_.reset(view.release());
+  if (PyBuffer_IsContiguous(view_.get(), 'C') == 0)
     throw_scattered(operation, name, view_->ndim, view_->shape, view_->strides, 1);
   if (access == Access::write && view_->readonly != 0) throw_read_only(operation, name);
   data_ = view_->buf;
@@ -333,8 +333,6 @@ void Array::keep() noexcept {
   is_kept_ = true;
 }
 
-Array::Array(Array&& other) noexcept { *this = std::move(other); }
-
 Array& Array::operator=(Array&& other) noexcept {
   if (this == &other) return *this;
   release();
@@ -344,16 +342,13 @@ Array& Array::operator=(Array&& other) noexcept {
   type_ = other.type_;
   object_ = std::exchange(other.object_, nb::handle());
   is_kept_ = std::exchange(other.is_kept_, false);
-  view_ = std::exchange(other.view_, nullptr);
+  view_ = std::move(other.view_);
   holder_ = std::move(other.holder_);
   return *this;
 }
 
 void Array::release() noexcept {
-  if (view_ != nullptr) {
-    PyBuffer_Release(view_);
-    delete std::exchange(view_, nullptr);
-  }
+  view_.reset();
   if (std::exchange(is_kept_, false)) object_.dec_ref();
 }
 

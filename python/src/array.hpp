@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include <hmc/types.hpp>
 
@@ -27,7 +29,7 @@ class Array {
   Array() = default;
   /// Throws a Python exception (TypeError, ValueError, BufferError). `operation` and `name` are for its text.
   Array(const char* operation, const char* name, nb::handle object, Access access);
-  Array(Array&& other) noexcept;
+  Array(Array&& other) noexcept { *this = std::move(other); }
   Array& operator=(Array&& other) noexcept;
   ~Array() { release(); }
 
@@ -53,7 +55,13 @@ class Array {
   std::optional<DType> type_;
   nb::handle object_;
   bool is_kept_ = false;
-  Py_buffer* view_ = nullptr;  // an export of the buffer protocol
+  struct ReleaseView {
+    void operator()(Py_buffer* view) const noexcept {
+      PyBuffer_Release(view);
+      delete view;
+    }
+  };
+  std::unique_ptr<Py_buffer, ReleaseView> view_;  // an export of the buffer protocol
   nb::object holder_;          // a capsule or an interface's dictionary
 };
 

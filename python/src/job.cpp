@@ -49,6 +49,11 @@ void throw_if_interrupted() {
   throw nb::python_error();
 }
 
+void throw_if_signalled() {
+  throw_if_interrupted();
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 Job::~Job() {
   // The Runtime ends first: then no operation uses the arrays, which are destroyed after it.
   std::vector<Abandoned> abandoned = std::move(abandoned_);

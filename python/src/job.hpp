@@ -85,6 +85,9 @@ void watch_signals();
 /// Throws the exception that a signal handler raised in a wait of this thread, such as KeyboardInterrupt.
 void throw_if_interrupted();
 
+/// After a failed call: a signal may have ended a system call in it. Its handler's exception replaces the error.
+void throw_if_signalled();
+
 /// Calls `function` with the job's lock and without the GIL. For every call that may wait.
 template <typename Function> auto blocking(Job& job, Function&& function) {
   const Call call(job);
@@ -101,9 +104,12 @@ template <typename Function> auto blocking(Job& job, Function&& function) {
       throw_if_interrupted();
       return result;
     }
-  } catch (const hmc::Error&) {
-    throw_if_interrupted();
-    throw;
+  } catch (const hmc::Error& error) {
+    throw_if_signalled();
+    if (error.rank() >= 0) throw;
+    ErrorDetail detail = error.detail();
+    detail.rank = job.runtime.rank();
+    throw hmc::Error(std::move(detail));
   }
 }
 

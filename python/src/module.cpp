@@ -56,7 +56,7 @@ std::unique_ptr<RuntimeObject> init() {
     const nb::gil_scoped_release unlocked;
     runtime.emplace(hmc::Runtime::init());
   } catch (const hmc::Error&) {
-    throw_if_interrupted();
+    throw_if_signalled();
     throw;
   }
   throw_if_interrupted();

@@ -286,8 +286,8 @@ struct Alltoallv : Uneven {
   static constexpr const char* name = "alltoallv";
   std::vector<std::size_t> receive_counts, receive_displacements;
   std::size_t largest;
-  Alltoallv(const hmc::Team& team, nb::handle array, nb::handle count_object, nb::handle displacement_object,
-            nb::handle output_object, nb::handle receive_count_object, nb::handle receive_displacement_object,
+  Alltoallv(const hmc::Team& team, nb::handle array, nb::handle count_object, nb::handle output_object,
+            nb::handle receive_count_object, nb::handle displacement_object, nb::handle receive_displacement_object,
             std::size_t largest)
       : Uneven(name, team), largest(largest) {
     read_counts(count_object, displacement_object);
@@ -559,8 +559,7 @@ void define_team(nb::module_& module) {
       team,
       "alltoall with a count per rank in each direction, in elements.\n\nlargest: for ialltoallv and plan_alltoallv the "
       "largest count that any two ranks exchange, the same on every rank.",
-      array, counts, displacements, nb::arg("out"), nb::arg("receive_counts"),
-      nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
+      array, counts, nb::arg("out"), nb::arg("receive_counts"), displacements, nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
   collective<Reduce, H, H, H, int, H, bool>(team, "Combine the arrays of all ranks into the root's `out`.", array, out,
                                             op, root, dtype, deterministic);
   collective<Allreduce, H, H, H, H, bool>(
