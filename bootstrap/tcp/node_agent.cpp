@@ -11,6 +11,7 @@
 #include "bootstrap/common.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/base/interrupt.hpp"
 
 namespace hmc::bootstrap {
 
@@ -42,8 +43,9 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
       throw refused("it sent an unexpected message");
     }
     if (link.ended()) throw refused(link.fault());
-    if (deadline.expired()) throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
-    move_or_sleep(link, deadline.left_ms());
+    if (deadline.expired() || base::is_interrupted())
+      throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
+    move_or_sleep(link, std::min(deadline.left_ms(), 20));
   }
 }
 

@@ -4,12 +4,15 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -47,10 +50,14 @@ class Completion {
     }
     changed_.notify_all();
   }
-  /// Returns false at the deadline.
+  /// Returns false at the deadline, or if the program interrupts the wait.
   bool wait(base::Deadline deadline) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, deadline.left(), [this] { return done_; });
+    constexpr std::chrono::nanoseconds interval{base::interrupt_interval_ns};
+    do {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, std::min(deadline.left(), interval), [this] { return done_; })) return true;
+    } while (!deadline.expired() && !base::is_interrupted());
+    return false;
   }
 
  private:

@@ -20,6 +20,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/protocol.hpp"
+#include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 
 namespace hmc::bootstrap {
@@ -211,7 +212,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline, 
     if (check) check();
     std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(pause, deadline.left()));
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
-  } while (!deadline.expired());
+  } while (!deadline.expired() && !base::is_interrupted());
   throw Error(Code::timeout, "connect", fmt::format("no store at {}: {}", address, why),
               "is rank 0 (or hmcrun) up, and is HMC_STORE the same for every rank?");
 }

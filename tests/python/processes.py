@@ -299,6 +299,26 @@ def test_commands():
     assert sorted(line.split("] ")[-1] for line in lines) == ["0 2 ['-np', 'x']", "1 2 ['-np', 'x']"], lines
 
 
+def test_the_commands_of_the_readme():
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "README.md"), encoding="utf-8") as file:
+        section = file.read().split("\n## Python\n")[1].split("\n## ")[0]
+    before, program, after = section.replace("```python", "```").split("```")
+    commands = [line.strip().split("  #")[0].strip() for line in (before + after).splitlines() if line.startswith("    ")]
+    assert commands[0] == "./dev wheel" and len(commands) == 3, commands
+    with tempfile.TemporaryDirectory() as home:
+        with open(os.path.join(home, "ring.py"), "w", encoding="utf-8") as file:
+            file.write(program)
+        wheels = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "build", "wheel"))
+        # The wheel of this Python, and numpy without the network.
+        install = commands[1].replace("build/wheel/hmc-*.whl numpy", f"{wheels}/hmc-*-cp3{sys.version_info[1]}-*.whl")
+        install = install.replace("-m venv", "-m venv --system-site-packages").replace("python3", sys.executable, 1)
+        site = os.path.dirname(os.path.dirname(np.__file__))
+        done = subprocess.run(["bash", "-euc", f"cd {home}\n{install}\nPYTHONPATH={site} {commands[2]}"], text=True, check=False,
+                              capture_output=True, timeout=200, env={**os.environ, "HOME": home})
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("[3. 3. 3. 3.]") == 2, done.stdout
+
+
 def test_library_needs_only_glibc():
     """The installed wheel: every ELF file finds its libraries in the package or in glibc and libgcc."""
     folder = os.path.dirname(hmc.__file__)
