@@ -1,12 +1,15 @@
 """The kinds of objects that calls take as arrays, each over the memory of a numpy array."""
 import array as array_module
+import os
 
 import numpy as np
 
-try:
-    import torch
-except ImportError:
-    torch = None
+torch = None
+if os.environ.get("HMC_TEST_TORCH") != "0":  # its import takes longer than all tests
+    try:
+        import torch
+    except ImportError:
+        pass
 
 
 class Interface:

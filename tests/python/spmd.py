@@ -1,6 +1,6 @@
-"""Runs test functions of a module on every rank of a job: hmcrun -np 4 python spmd.py MODULE [FILTER].
+"""Runs test functions of modules on every rank of a job: hmcrun -np 4 python spmd.py MODULE... [--filter TEXT].
 
-A test is a function test_...(rt). All ranks run the tests in the module's order, with a barrier after each.
+A test is a function test_...(rt). All ranks run the tests in the modules' order, with a barrier after each.
 """
 import importlib
 import os
@@ -20,15 +20,18 @@ class Skip(Exception):
 
 def main():
     sys.modules["spmd"] = sys.modules["__main__"]  # so that tests raise this module's Skip
-    tests = importlib.import_module(sys.argv[1])
-    wanted = sys.argv[2] if len(sys.argv) > 2 else ""
-    names = [name for name in vars(tests) if name.startswith("test_") and wanted in name]
-    assert names, f"no test matches '{wanted}'"
+    modules, wanted = sys.argv[1:], ""
+    if "--filter" in modules:
+        at = modules.index("--filter")
+        modules, wanted = modules[:at], modules[at + 1]
+    tests = {name: test for module in map(importlib.import_module, modules) for name, test in vars(module).items()
+             if name.startswith("test_") and wanted in name}
+    assert tests, f"no test matches '{wanted}'"
     rt = hmc.init()
-    for name in names:
+    for name, test in tests.items():
         begin = time.monotonic()
         try:
-            getattr(tests, name)(rt)
+            test(rt)
         except Skip as skip:
             if rt.rank == 0:
                 print(f"[ skip ] rank 0: {name}: {skip}")
