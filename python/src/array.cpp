@@ -89,7 +89,9 @@ std::optional<DType> type_of_format(std::string_view format, std::size_t item) n
     const bool is_long = kinds[1] == 'q' || kinds[1] == 'l';
     if (fields != 2) return std::nullopt;
     if (item == 8 && kinds[1] == 'i')
-      return kinds[0] == 'i' ? std::optional(DType::located_i32) : kinds[0] == 'f' ? std::optional(DType::located_f32) : std::nullopt;
+      return kinds[0] == 'i'   ? std::optional(DType::located_i32)
+             : kinds[0] == 'f' ? std::optional(DType::located_f32)
+                               : std::nullopt;
     if (item == 16 && is_long)
       return kinds[0] == 'q' || kinds[0] == 'l' ? std::optional(DType::located_i64)
              : kinds[0] == 'd'                  ? std::optional(DType::located_f64)
@@ -128,8 +130,8 @@ struct VersionedTensor {
 };
 
 /// numpy's arrays in C. The layout is part of numpy's ABI, which is stable since numpy 1.7. The buffer protocol takes
-/// 0.2 us per numpy array, as long as a small put; these fields take some nanoseconds. Used only after a comparison with
-/// the buffer protocol (is_plain_numpy).
+/// 0.2 us per numpy array, as long as a small put; these fields take some nanoseconds. Used only after a comparison
+/// with the buffer protocol (is_plain_numpy).
 struct NumpyType {
   PyObject_HEAD PyTypeObject* scalar;
   char kind, character, byte_order, flags;
@@ -152,10 +154,10 @@ struct NumpyElement {
 constexpr DType of_long = sizeof(long) == 8 ? DType::i64 : DType::i32;
 constexpr DType of_ulong = sizeof(long) == 8 ? DType::u64 : DType::u32;
 // By numpy's type number: bool, then the C types from signed char to double.
-const NumpyElement numpy_elements[] = {{1, std::nullopt},     {1, DType::i8},         {1, DType::u8},  {2, DType::i16},
-                                       {2, DType::u16},       {4, DType::i32},        {4, DType::u32}, {sizeof(long), of_long},
-                                       {sizeof(long), of_ulong}, {8, DType::i64},     {8, DType::u64}, {4, DType::f32},
-                                       {8, DType::f64}};
+const NumpyElement numpy_elements[] = {
+    {1, std::nullopt}, {1, DType::i8},  {1, DType::u8},          {2, DType::i16},          {2, DType::u16},
+    {4, DType::i32},   {4, DType::u32}, {sizeof(long), of_long}, {sizeof(long), of_ulong}, {8, DType::i64},
+    {8, DType::u64},   {4, DType::f32}, {8, DType::f64}};
 constexpr int numpy_half = 23;
 const NumpyElement numpy_half_element{2, DType::f16};
 
@@ -300,7 +302,8 @@ void Array::from_dlpack(const char* operation, const char* name, nb::handle caps
 /// The dictionary of __array_interface__ (host memory) and __cuda_array_interface__ (device memory).
 void Array::from_interface(const char* operation, const char* name, nb::handle interface, Access access) {
   const auto typestr = nb::cast<std::string>(interface["typestr"]);
-  if (typestr.size() < 3) throw_error(PyExc_TypeError, intro(operation, name) + " has no typestr of an array interface");
+  if (typestr.size() < 3)
+    throw_error(PyExc_TypeError, intro(operation, name) + " has no typestr of an array interface");
   itemsize_ = std::stoul(typestr.substr(2));
   std::vector<Py_ssize_t> shape, strides;
   std::size_t items = 1;
@@ -311,7 +314,8 @@ void Array::from_interface(const char* operation, const char* name, nb::handle i
   const nb::object given = interface.attr("get")("strides");
   if (!given.is_none()) {
     for (const nb::handle stride : given) strides.push_back(nb::cast<Py_ssize_t>(stride));
-    if (strides.size() != shape.size()) throw_error(PyExc_ValueError, intro(operation, name) + " has a wrong number of strides");
+    if (strides.size() != shape.size())
+      throw_error(PyExc_ValueError, intro(operation, name) + " has a wrong number of strides");
     const int dimensions = static_cast<int>(shape.size());
     if (!is_contiguous(dimensions, shape.data(), strides.data(), itemsize_))
       throw_scattered(operation, name, dimensions, shape.data(), strides.data(), 1);

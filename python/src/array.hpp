@@ -62,7 +62,7 @@ class Array {
     }
   };
   std::unique_ptr<Py_buffer, ReleaseView> view_;  // an export of the buffer protocol
-  nb::object holder_;          // a capsule or an interface's dictionary
+  nb::object holder_;                             // a capsule or an interface's dictionary
 };
 
 }  // namespace hmc::python

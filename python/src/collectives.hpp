@@ -34,7 +34,7 @@ struct Operands {
   void read(nb::handle array, nb::handle output_object);
   /// Reads the argument `array` only, because this rank has no output.
   void read_input(nb::handle array);
-  void require(bool is_right, const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& what) const;  ///< a wrong argument
   /// The array's size divided by the team's size.
   std::size_t block(const Array& all, const char* name) const;
   std::vector<Array> take_arrays() {

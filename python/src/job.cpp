@@ -13,7 +13,7 @@ PyObject* raised = nullptr;
 std::atomic<bool> has_raised{false};
 
 bool check_signals() noexcept {
-  if (pthread_equal(pthread_self(), main_thread) == 0) return false;
+  if (pthread_equal(pthread_self(), main_thread) == 0 || Py_IsInitialized() == 0) return false;
   if (has_raised.load(std::memory_order_relaxed)) return true;
   const nb::gil_scoped_acquire locked;
   if (PyErr_CheckSignals() == 0) return false;

@@ -64,7 +64,7 @@ class Job {
   // Relaxed: a thread compares it with itself only, and only that thread stores its own id.
   std::atomic<pthread_t> owner_{0};
   std::vector<std::variant<hmc::Team, hmc::Window, hmc::Plan>> retired_;  // accessed with the GIL
-  std::vector<Abandoned> abandoned_;                           // accessed with the GIL
+  std::vector<Abandoned> abandoned_;                                      // accessed with the GIL
 };
 
 /// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock.

@@ -18,9 +18,8 @@ namespace {
 void raise(const hmc::Error& error) {
   const hmc::ErrorDetail& detail = error.detail();
   const nb::object make = nb::module_::import_("hmc.errors").attr("_of_core");
-  const nb::object exception =
-      make(error.what(), hmc::name_of(detail.code), detail.operation, detail.rank, detail.peer, detail.message,
-           detail.hint, detail.sys_errno);
+  const nb::object exception = make(error.what(), hmc::name_of(detail.code), detail.operation, detail.rank, detail.peer,
+                                    detail.message, detail.hint, detail.sys_errno);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
 }
 
@@ -73,43 +72,50 @@ void define_runtime(nb::module_& module) {
   nb::class_<RuntimeObject>(
       module, "Runtime",
       "One rank's membership in a job, from init().\n\nclose() is collective. `with` closes the Runtime at its end; if "
-      "an exception ends the block, this rank leaves at once, and the other ranks get hmc.PeerFailed.\n\nThreads: calls "
+      "an exception ends the block, this rank leaves at once, and the other ranks get hmc.PeerFailed.\n\nThreads: "
+      "calls "
       "of several threads on one Runtime are executed one after the other. A call that waits lets no other thread's "
       "call in: such threads use test(), or non-blocking calls.")
-      .def_prop_ro("rank", [](const RuntimeObject& self) { return self.job->runtime.rank(); }, "This rank's number.")
-      .def_prop_ro("size", [](const RuntimeObject& self) { return self.job->runtime.size(); }, "The number of ranks.")
+      .def_prop_ro(
+          "rank", [](const RuntimeObject& self) { return self.job->runtime.rank(); }, "This rank's number.")
+      .def_prop_ro(
+          "size", [](const RuntimeObject& self) { return self.job->runtime.size(); }, "The number of ranks.")
       .def_prop_ro("world", world_of, "The Team of all ranks.", nb::sig("def world(self) -> Team"))
-      .def_prop_ro("node", [](const RuntimeObject& self) { return self.job->runtime.node(); }, "This rank's node.")
+      .def_prop_ro(
+          "node", [](const RuntimeObject& self) { return self.job->runtime.node(); }, "This rank's node.")
       .def_prop_ro("node_count", [](const RuntimeObject& self) { return self.job->runtime.node_count(); })
-      .def("node_of", [](const RuntimeObject& self, int rank) { return self.job->runtime.node(rank); }, nb::arg("rank"),
-           "A rank's node.")
-      .def("path",
-           [](RuntimeObject& self, int rank) { return quick(*self.job, [&] { return self.job->runtime.path(rank); }); },
-           nb::arg("rank"), "The wire to a rank, and the reason for it.")
-      .def_prop_ro("launcher", [](const RuntimeObject& self) { return self.job->runtime.launcher(); },
-                   "\"hmcrun\", \"PMIx\", \"torchrun\", \"Slurm\", \"alone\", ...")
-      .def_prop_ro("is_replacement", [](const RuntimeObject& self) { return self.job->runtime.is_replacement(); },
-                   "True if this process replaces a process of its rank that has ended (Team.grow).")
-      .def_prop_ro("timeout",
-                   [](const RuntimeObject& self) {
-                     return std::chrono::duration<double>(self.job->runtime.timeout()).count();
-                   },
-                   "The job's timeout in seconds (HMC_TIMEOUT_S).")
+      .def(
+          "node_of", [](const RuntimeObject& self, int rank) { return self.job->runtime.node(rank); }, nb::arg("rank"),
+          "A rank's node.")
+      .def(
+          "path",
+          [](RuntimeObject& self, int rank) { return quick(*self.job, [&] { return self.job->runtime.path(rank); }); },
+          nb::arg("rank"), "The wire to a rank, and the reason for it.")
+      .def_prop_ro(
+          "launcher", [](const RuntimeObject& self) { return self.job->runtime.launcher(); },
+          "\"hmcrun\", \"PMIx\", \"torchrun\", \"Slurm\", \"alone\", ...")
+      .def_prop_ro(
+          "is_replacement", [](const RuntimeObject& self) { return self.job->runtime.is_replacement(); },
+          "True if this process replaces a process of its rank that has ended (Team.grow).")
+      .def_prop_ro(
+          "timeout",
+          [](const RuntimeObject& self) { return std::chrono::duration<double>(self.job->runtime.timeout()).count(); },
+          "The job's timeout in seconds (HMC_TIMEOUT_S).")
       .def("counters", counters_of, "Counters of this rank since init, as a dict.")
-      .def("abort",
-           [](RuntimeObject& self, int exit_code, const std::string& text) {
-             self.job->runtime.abort(exit_code, text);
-           },
-           nb::arg("exit_code") = 1, nb::arg("text") = "", "Abort the job: every rank's call raises hmc.Error.")
+      .def(
+          "abort",
+          [](RuntimeObject& self, int exit_code, const std::string& text) { self.job->runtime.abort(exit_code, text); },
+          nb::arg("exit_code") = 1, nb::arg("text") = "", "Abort the job: every rank's call raises hmc.Error.")
       .def("close", close, "Collective: wait for all ranks, and leave the job.")
       .def("__enter__", [](nb::object self) { return self; })
-      .def("__exit__",
-           [](RuntimeObject& self, nb::handle type, nb::handle, nb::handle) {
-             if (type.is_none()) return close(self);
-             const Call call(*self.job);
-             [[maybe_unused]] const hmc::Runtime left = std::move(self.job->runtime);
-           },
-           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def(
+          "__exit__",
+          [](RuntimeObject& self, nb::handle type, nb::handle, nb::handle) {
+            if (type.is_none()) return close(self);
+            const Call call(*self.job);
+            [[maybe_unused]] const hmc::Runtime left = std::move(self.job->runtime);
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def("__repr__", [](const RuntimeObject& self) {
         return "<hmc.Runtime: rank " + std::to_string(self.job->runtime.rank()) + " of " +
                std::to_string(self.job->runtime.size()) + ">";

@@ -86,8 +86,9 @@ void define_requests(nb::module_& module) {
            "Wait for completion, and return the output array (None: the call has none).\n\ntimeout: in seconds; then "
            "hmc.Timeout, and the request stays valid. None: the job's timeout.")
       .def("test", test, "Return True if the operation is complete. Doesn't wait.")
-      .def_prop_ro("done", [](const RequestObject& self) { return self.is_over; },
-                   "True after wait() or test() has reported completion.")
+      .def_prop_ro(
+          "done", [](const RequestObject& self) { return self.is_over; },
+          "True after wait() or test() has reported completion.")
       .def("__await__", [](nb::object self) {
         return nb::module_::import_("hmc._async").attr("completion")(self).attr("__await__")();
       });
@@ -106,27 +107,30 @@ void define_requests(nb::module_& module) {
 
   nb::class_<PlanObject>(module, "Plan",
                          "A persistent collective: its arguments are checked once, and each run uses the same arrays.")
-      .def("start",
-           [](PlanObject& self) {
-             blocking(*self.job, [&] { self.plan.start(); });
-             self.is_running = true;
-           },
-           "Start a run. The previous one must be complete.")
-      .def("test",
-           [](PlanObject& self) {
-             const bool is_over = quick(*self.job, [&] { return self.plan.test(); });
-             if (is_over) self.is_running = false;
-             return is_over;
-           },
-           "Return True if no run is in flight. Doesn't wait.")
-      .def("wait",
-           [](PlanObject& self, std::optional<double> seconds) {
-             const hmc::Timeout timeout = timeout_of(seconds);
-             blocking(*self.job, [&] { self.plan.wait(timeout); });
-             self.is_running = false;
-             return self.result;
-           },
-           nb::arg("timeout") = nb::none(), "Wait for the run in flight, and return the output array.");
+      .def(
+          "start",
+          [](PlanObject& self) {
+            blocking(*self.job, [&] { self.plan.start(); });
+            self.is_running = true;
+          },
+          "Start a run. The previous one must be complete.")
+      .def(
+          "test",
+          [](PlanObject& self) {
+            const bool is_over = quick(*self.job, [&] { return self.plan.test(); });
+            if (is_over) self.is_running = false;
+            return is_over;
+          },
+          "Return True if no run is in flight. Doesn't wait.")
+      .def(
+          "wait",
+          [](PlanObject& self, std::optional<double> seconds) {
+            const hmc::Timeout timeout = timeout_of(seconds);
+            blocking(*self.job, [&] { self.plan.wait(timeout); });
+            self.is_running = false;
+            return self.result;
+          },
+          nb::arg("timeout") = nb::none(), "Wait for the run in flight, and return the output array.");
 }
 
 }  // namespace hmc::python

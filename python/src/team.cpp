@@ -10,9 +10,7 @@
 
 namespace hmc::python {
 
-void Operands::require(bool is_right, const std::string& what) const {
-  if (is_right) [[likely]]
-    return;
+void Operands::refuse(const std::string& what) const {
   ErrorDetail detail;
   detail.code = Code::invalid_argument;
   detail.operation = operation;
@@ -37,9 +35,9 @@ void Operands::read_input(nb::handle array) {
 }
 
 std::size_t Operands::block(const Array& all, const char* name) const {
-  require(all.bytes() % size() == 0 && all.bytes() / size() % std::max<std::size_t>(all.itemsize(), 1) == 0,
-          std::string(name) + " has " + std::to_string(all.items()) + " elements, which isn't a multiple of the " +
-              std::to_string(size()) + " ranks");
+  if (!(all.bytes() % size() == 0 && all.bytes() / size() % std::max<std::size_t>(all.itemsize(), 1) == 0))
+    refuse(std::string(name) + " has " + std::to_string(all.items()) + " elements, which isn't a multiple of the " +
+           std::to_string(size()) + " ranks");
   return all.bytes() / size();
 }
 
@@ -48,19 +46,19 @@ void Reduced::read_type(nb::handle op, nb::handle dtype, bool deterministic) {
   how.deterministic = deterministic;
   if (dtype.is_none()) {
     if (!first.type())
-      throw nb::type_error((std::string(operation) +
-                            ": no reduction for the array's element type; dtype= names the type of the bytes")
-                               .c_str());
+      throw nb::type_error(
+          (std::string(operation) + ": no reduction for the array's element type; dtype= names the type of the bytes")
+              .c_str());
     type = *first.type();
   } else {
     type = python::dtype_of(dtype);
-    require(first.bytes() % size_of(type) == 0, "the array's size isn't a multiple of dtype's");
+    if (!(first.bytes() % size_of(type) == 0)) refuse("the array's size isn't a multiple of dtype's");
   }
   count = first.bytes() / size_of(type);
   if (in_place || !dtype.is_none()) return;
-  require(second.type() == first.type(), std::string("out has another element type than the array (") +
-                                             (second.type() ? name_of(*second.type()) : "none") + ", " + name_of(type) +
-                                             ")");
+  if (second.type() != first.type())
+    refuse(std::string("out has another element type than the array (") +
+           (second.type() ? name_of(*second.type()) : "none") + ", " + name_of(type) + ")");
 }
 
 namespace {
@@ -81,8 +79,8 @@ std::vector<std::size_t> numbers_of(const char* operation, const char* name, nb:
 }
 
 // Each struct prepares one collective and has its three forms. HMC_FORMS: the arguments of the C++ functions.
-#define HMC_FORMS(name, ...)                                                \
-  void run(hmc::Team& team) const { team.name(__VA_ARGS__); }               \
+#define HMC_FORMS(name, ...)                                                      \
+  void run(hmc::Team& team) const { team.name(__VA_ARGS__); }                     \
   hmc::Request start(hmc::Team& team) const { return team.i##name(__VA_ARGS__); } \
   hmc::Plan plan(hmc::Team& team) const { return team.plan_##name(__VA_ARGS__); }
 
@@ -102,7 +100,8 @@ struct Gather : Operands {
   static constexpr const char* name = "gather";
   int root;
   std::size_t bytes = 0;
-  Gather(const hmc::Team& team, nb::handle array, nb::handle output_object, int root) : Operands(name, team), root(root) {
+  Gather(const hmc::Team& team, nb::handle array, nb::handle output_object, int root)
+      : Operands(name, team), root(root) {
     if (team.rank() != root) {
       read_input(array);
       bytes = first.bytes();
@@ -111,8 +110,9 @@ struct Gather : Operands {
     read(array, output_object);
     bytes = block(output(), in_place ? "the array" : "out");
     if (in_place) in = static_cast<char*>(out) + bytes * static_cast<std::size_t>(root);
-    require(in_place || bytes == first.bytes(),
-            "out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) + " per rank");
+    if (!in_place && bytes != first.bytes())
+      refuse("out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) +
+             " per rank");
   }
   HMC_FORMS(gather, in, out, bytes, root)
 };
@@ -145,8 +145,9 @@ struct Scatter : Operands {
     second = Array(name, "out", output_object, Access::write);
     out = second.data();
     result = output_object;
-    require(bytes == second.bytes(), "out has " + elements(second.items()) + "; a block of the array has " +
-                                         elements(bytes / std::max<std::size_t>(first.itemsize(), 1)));
+    if (bytes != second.bytes())
+      refuse("out has " + elements(second.items()) + "; a block of the array has " +
+             elements(bytes / std::max<std::size_t>(first.itemsize(), 1)));
   }
   HMC_FORMS(scatter, in, out, bytes, root)
 };
@@ -158,8 +159,9 @@ struct Allgather : Operands {
     read(array, output_object);
     bytes = block(output(), in_place ? "the array" : "out");
     if (in_place) in = static_cast<char*>(out) + bytes * static_cast<std::size_t>(team.rank());
-    require(in_place || bytes == first.bytes(),
-            "out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) + " per rank");
+    if (!in_place && bytes != first.bytes())
+      refuse("out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) +
+             " per rank");
   }
   HMC_FORMS(allgather, in, out, bytes)
 };
@@ -170,8 +172,8 @@ struct Alltoall : Operands {
   Alltoall(const hmc::Team& team, nb::handle array, nb::handle output_object) : Operands(name, team) {
     read(array, output_object);
     bytes = block(first, "the array");
-    require(in_place || first.bytes() == second.bytes(),
-            "out has " + elements(second.items()) + ", the array " + elements(first.items()));
+    if (!in_place && first.bytes() != second.bytes())
+      refuse("out has " + elements(second.items()) + ", the array " + elements(first.items()));
   }
   HMC_FORMS(alltoall, in, out, bytes)
 };
@@ -184,8 +186,10 @@ struct Uneven : Operands {
   void read_counts(nb::handle count_object, nb::handle displacement_object) {
     counts = numbers_of(operation, "counts", count_object);
     displacements = numbers_of(operation, "displacements", displacement_object);
-    require(counts.size() == size(), "counts has " + elements(counts.size()) + " for " + std::to_string(size()) + " ranks");
-    require(displacements.empty() || displacements.size() == size(), "displacements has another length than counts");
+    if (counts.size() != size())
+      refuse("counts has " + elements(counts.size()) + " for " + std::to_string(size()) + " ranks");
+    if (!(displacements.empty() || displacements.size() == size()))
+      refuse("displacements has another length than counts");
   }
   std::size_t mine() const { return counts[static_cast<std::size_t>(team.rank())]; }
   std::size_t begin_of_mine() const {
@@ -202,9 +206,9 @@ struct Uneven : Operands {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       const std::size_t begin = starts.empty() ? next : starts[i];
       const bool overflows = __builtin_add_overflow(begin, lengths[i], &next);
-      require(lengths[i] == 0 || (!overflows && next <= all.bytes() / element),
-              std::string(name) + " has " + elements(all.items()) + "; the block of rank " + std::to_string(i) +
-                  " needs " + elements(next));
+      if (!(lengths[i] == 0 || (!overflows && next <= all.bytes() / element)))
+        refuse(std::string(name) + " has " + elements(all.items()) + "; the block of rank " + std::to_string(i) +
+               " needs " + elements(next));
     }
   }
 };
@@ -225,8 +229,8 @@ struct Gatherv : Uneven {
       read_input(array);
       element = first.itemsize();
     }
-    require(in_place && team.rank() == root ? true : first.items() >= mine(),
-            "the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
+    if (!(in_place && team.rank() == root ? true : first.items() >= mine()))
+      refuse("the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
   }
   HMC_FORMS(gatherv, in, out, counts, displacements, root, element)
 };
@@ -245,7 +249,8 @@ struct Scatterv : Uneven {
       element = first.itemsize();
       out = first.data();
       result = object;
-      require(first.items() >= mine(), "out has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
+      if (first.items() < mine())
+        refuse("out has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
       return;
     }
     in_place = output_object.is_none() || output_object.is(array);
@@ -261,7 +266,8 @@ struct Scatterv : Uneven {
     second = Array(name, "out", output_object, Access::write);
     out = second.data();
     result = output_object;
-    require(second.bytes() / element >= mine(), "out has " + elements(second.items()) + "; counts says " + std::to_string(mine()));
+    if (second.bytes() / element < mine())
+      refuse("out has " + elements(second.items()) + "; counts says " + std::to_string(mine()));
   }
   HMC_FORMS(scatterv, in, out, counts, displacements, root, element)
 };
@@ -276,8 +282,8 @@ struct Allgatherv : Uneven {
     element = first.itemsize();
     require_reach(output(), in_place ? "the array" : "out", counts, displacements);
     if (in_place) in = static_cast<char*>(out) + begin_of_mine() * element;
-    require(in_place || first.items() >= mine(),
-            "the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
+    if (!in_place && first.items() < mine())
+      refuse("the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
   }
   HMC_FORMS(allgatherv, in, out, counts, displacements, element)
 };
@@ -293,10 +299,10 @@ struct Alltoallv : Uneven {
     read_counts(count_object, displacement_object);
     receive_counts = numbers_of(operation, "receive_counts", receive_count_object);
     receive_displacements = numbers_of(operation, "receive_displacements", receive_displacement_object);
-    require(receive_counts.size() == size() && (receive_displacements.empty() || receive_displacements.size() == size()),
-            "receive_counts and receive_displacements have one number per rank");
+    if (!(receive_counts.size() == size() && (receive_displacements.empty() || receive_displacements.size() == size())))
+      refuse("receive_counts and receive_displacements have one number per rank");
     read(array, output_object);
-    require(!in_place, "not possible in place; pass out");
+    if (in_place) refuse("not possible in place; pass out");
     element = first.itemsize();
     require_reach(first, "the array", counts, displacements);
     require_reach(second, "out", receive_counts, receive_displacements);
@@ -324,8 +330,8 @@ struct Reduce : Reduced {
     else
       read_input(array);
     read_type(op, dtype, deterministic);
-    require(in_place || first.bytes() == second.bytes(),
-            "out has " + elements(second.items()) + ", the array " + elements(first.items()));
+    if (!in_place && first.bytes() != second.bytes())
+      refuse("out has " + elements(second.items()) + ", the array " + elements(first.items()));
   }
   HMC_FORMS(reduce, in, out, count, type, how, root)
 };
@@ -337,17 +343,17 @@ struct Equal : Reduced {
       : Reduced(operation, team) {
     read(array, output_object);
     read_type(op, dtype, deterministic);
-    require(in_place || first.bytes() == second.bytes(),
-            "out has " + elements(second.items()) + ", the array " + elements(first.items()));
+    if (!in_place && first.bytes() != second.bytes())
+      refuse("out has " + elements(second.items()) + ", the array " + elements(first.items()));
   }
 };
-#define HMC_EQUAL(type_name, verb)                                                                          \
-  struct type_name : Equal {                                                                                \
-    static constexpr const char* name = #verb;                                                              \
+#define HMC_EQUAL(type_name, verb)                                                                                \
+  struct type_name : Equal {                                                                                      \
+    static constexpr const char* name = #verb;                                                                    \
     type_name(const hmc::Team& team, nb::handle array, nb::handle output_object, nb::handle op, nb::handle dtype, \
-              bool deterministic)                                                                           \
-        : Equal(name, team, array, output_object, op, dtype, deterministic) {}                              \
-    HMC_FORMS(verb, in, out, count, type, how)                                                              \
+              bool deterministic)                                                                                 \
+        : Equal(name, team, array, output_object, op, dtype, deterministic) {}                                    \
+    HMC_FORMS(verb, in, out, count, type, how)                                                                    \
   };
 HMC_EQUAL(Allreduce, allreduce)
 HMC_EQUAL(Scan, scan)
@@ -362,8 +368,8 @@ struct ReduceScatter : Reduced {
     read_type(op, dtype, deterministic);
     const std::size_t bytes = block(first, "the array");
     count /= size();
-    require(in_place || bytes == second.bytes(),
-            "out has " + elements(second.items()) + "; a block of the array has " + elements(count));
+    if (!in_place && bytes != second.bytes())
+      refuse("out has " + elements(second.items()) + "; a block of the array has " + elements(count));
   }
   HMC_FORMS(reduce_scatter, in, out, count, type, how)
 };
@@ -375,16 +381,17 @@ struct ReduceScatterv : Reduced {
                  nb::handle op, nb::handle dtype, bool deterministic)
       : Reduced(name, team) {
     counts = numbers_of(operation, "counts", count_object);
-    require(counts.size() == size(), "counts has " + elements(counts.size()) + " for " + std::to_string(size()) + " ranks");
+    if (counts.size() != size())
+      refuse("counts has " + elements(counts.size()) + " for " + std::to_string(size()) + " ranks");
     read(array, output_object);
     read_type(op, dtype, deterministic);
     std::size_t sum = 0;
     for (const std::size_t each : counts)
-      require(!__builtin_add_overflow(sum, each, &sum), "the sum of counts is too large");
-    require(sum <= count, "the array has " + elements(count) + "; the sum of counts is " + std::to_string(sum));
+      if (__builtin_add_overflow(sum, each, &sum)) refuse("the sum of counts is too large");
+    if (sum > count) refuse("the array has " + elements(count) + "; the sum of counts is " + std::to_string(sum));
     const std::size_t mine = counts[static_cast<std::size_t>(team.rank())];
-    require(in_place || second.bytes() / size_of(type) >= mine,
-            "out has " + elements(second.items()) + "; counts says " + std::to_string(mine));
+    if (!in_place && second.bytes() / size_of(type) < mine)
+      refuse("out has " + elements(second.items()) + "; counts says " + std::to_string(mine));
   }
   HMC_FORMS(reduce_scatterv, in, out, counts, type, how)
 };
@@ -411,27 +418,25 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
         return result_of(call);
       },
       extra..., doc);
-  team.def(
-      ("i" + name).c_str(),
-      [](TeamObject& self, Arguments... arguments) {
-        require_member(self, Collective::name);
-        Collective call(self.team, arguments...);
-        hmc::Request request = blocking(*self.job, [&] { return call.start(self.team); });
-        self.job->sweep();
-        nb::object result = result_of(call);
-        return new RequestObject(self.job, std::move(request), call.take_arrays(), std::move(result));
-      },
-      extra..., ("Non-blocking " + name + ".").c_str());
-  team.def(
-      ("plan_" + name).c_str(),
-      [](TeamObject& self, Arguments... arguments) {
-        require_member(self, Collective::name);
-        Collective call(self.team, arguments...);
-        hmc::Plan plan = blocking(*self.job, [&] { return call.plan(self.team); });
-        nb::object result = result_of(call);
-        return new PlanObject(self.job, std::move(plan), call.take_arrays(), std::move(result));
-      },
-      extra..., ("Persistent " + name + ": see Plan.").c_str());
+  team.def(("i" + name).c_str(),
+           [](TeamObject& self, Arguments... arguments) {
+             require_member(self, Collective::name);
+             Collective call(self.team, arguments...);
+             hmc::Request request = blocking(*self.job, [&] { return call.start(self.team); });
+             self.job->sweep();
+             nb::object result = result_of(call);
+             return new RequestObject(self.job, std::move(request), call.take_arrays(), std::move(result));
+           },
+           extra..., ("Non-blocking " + name + ".").c_str());
+  team.def(("plan_" + name).c_str(),
+           [](TeamObject& self, Arguments... arguments) {
+             require_member(self, Collective::name);
+             Collective call(self.team, arguments...);
+             hmc::Plan plan = blocking(*self.job, [&] { return call.plan(self.team); });
+             nb::object result = result_of(call);
+             return new PlanObject(self.job, std::move(plan), call.take_arrays(), std::move(result));
+           },
+           extra..., ("Persistent " + name + ": see Plan.").c_str());
 }
 
 /// None on ranks that aren't members of the new team.
@@ -462,68 +467,84 @@ void define_team(nb::module_& module) {
       "...     total = rt.world.allreduce(np.array([1.5, 2.5]), op=hmc.sum)\n"
       ">>> bool((total == np.array([1.5, 2.5]) * rt.size).all())\n"
       "True\n");
-  team.def_prop_ro("rank", [](const TeamObject& self) { return self.team.rank(); }, "This rank's number in the team.")
-      .def_prop_ro("size", [](const TeamObject& self) { return self.team.size(); }, "The number of ranks.")
-      .def("world_rank", [](const TeamObject& self, int rank) { return self.team.world_rank(rank); }, nb::arg("rank"),
-           "The world rank of a rank of this team.")
-      .def("split",
-           [](TeamObject& self, int colour, int key) {
-             return derive(self, [&](hmc::Team& parent) { return parent.split(colour, key); });
-           },
-           nb::arg("colour"), nb::arg("key") = 0,
-           "Collective: one team per colour, ordered by key, then by rank. A negative colour: None.")
-      .def("subset",
-           [](TeamObject& self, const std::vector<int>& ranks) {
-             return derive(self, [&](hmc::Team& parent) { return parent.subset(ranks); });
-           },
-           nb::arg("ranks"), "Collective: a team of these ranks in this order; None on the other ranks.")
-      .def("duplicate", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.duplicate(); }); },
-           "Collective: a team of the same ranks.")
-      .def("node_team", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.node_team(); }); },
-           "Collective: the ranks on this rank's node.")
-      .def("leaders", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.leaders(); }); },
-           "Collective: the first rank of each node; None on the other ranks.")
-      .def("shrink", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.shrink(); }); },
-           "Collective over the remaining ranks: a team without the ranks that have ended. It replaces Runtime.world.")
-      .def("grow",
-           [](TeamObject& self, std::optional<double> seconds) {
-             const hmc::Timeout timeout = timeout_of(seconds);
-             return derive(self, [&](hmc::Team& t) { return t.grow(timeout); });
-           },
-           nb::arg("timeout") = nb::none(),
-           "Collective over the remaining ranks: wait until each rank that has ended is replaced.")
-      .def("close", [](TeamObject& self) { blocking(*self.job, [&] { self.team.close(); }); },
-           "Collective: complete operations in flight and free the team's memory.")
+  team.def_prop_ro(
+          "rank", [](const TeamObject& self) { return self.team.rank(); }, "This rank's number in the team.")
+      .def_prop_ro(
+          "size", [](const TeamObject& self) { return self.team.size(); }, "The number of ranks.")
+      .def(
+          "world_rank", [](const TeamObject& self, int rank) { return self.team.world_rank(rank); }, nb::arg("rank"),
+          "The world rank of a rank of this team.")
+      .def(
+          "split",
+          [](TeamObject& self, int colour, int key) {
+            return derive(self, [&](hmc::Team& parent) { return parent.split(colour, key); });
+          },
+          nb::arg("colour"), nb::arg("key") = 0,
+          "Collective: one team per colour, ordered by key, then by rank. A negative colour: None.")
+      .def(
+          "subset",
+          [](TeamObject& self, const std::vector<int>& ranks) {
+            return derive(self, [&](hmc::Team& parent) { return parent.subset(ranks); });
+          },
+          nb::arg("ranks"), "Collective: a team of these ranks in this order; None on the other ranks.")
+      .def(
+          "duplicate", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.duplicate(); }); },
+          "Collective: a team of the same ranks.")
+      .def(
+          "node_team", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.node_team(); }); },
+          "Collective: the ranks on this rank's node.")
+      .def(
+          "leaders", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.leaders(); }); },
+          "Collective: the first rank of each node; None on the other ranks.")
+      .def(
+          "shrink", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.shrink(); }); },
+          "Collective over the remaining ranks: a team without the ranks that have ended. It replaces Runtime.world.")
+      .def(
+          "grow",
+          [](TeamObject& self, std::optional<double> seconds) {
+            const hmc::Timeout timeout = timeout_of(seconds);
+            return derive(self, [&](hmc::Team& t) { return t.grow(timeout); });
+          },
+          nb::arg("timeout") = nb::none(),
+          "Collective over the remaining ranks: wait until each rank that has ended is replaced.")
+      .def(
+          "close", [](TeamObject& self) { blocking(*self.job, [&] { self.team.close(); }); },
+          "Collective: complete operations in flight and free the team's memory.")
       .def("__enter__", [](nb::object self) { return self; })
-      .def("__exit__",
-           [](TeamObject& self, H type, H, H) {
-             // After an exception the other ranks may not come: only this rank's handle ends, with the object.
-             if (type.is_none()) blocking(*self.job, [&] { self.team.close(); });
-           },
-           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
-      .def("calls_by_algorithm",
-           [](const TeamObject& self, const std::string& collective, const std::string& algorithm) {
-             return self.team.calls_by_algorithm(collective, algorithm);
-           },
-           nb::arg("collective"), nb::arg("algorithm"), "The number of calls of a collective that used an algorithm.")
+      .def(
+          "__exit__",
+          [](TeamObject& self, H type, H, H) {
+            // After an exception the other ranks may not come: only this rank's handle ends, with the object.
+            if (type.is_none()) blocking(*self.job, [&] { self.team.close(); });
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def(
+          "calls_by_algorithm",
+          [](const TeamObject& self, const std::string& collective, const std::string& algorithm) {
+            return self.team.calls_by_algorithm(collective, algorithm);
+          },
+          nb::arg("collective"), nb::arg("algorithm"), "The number of calls of a collective that used an algorithm.")
       .def("__repr__", [](const TeamObject& self) {
         return "<hmc.Team: rank " + std::to_string(self.team.rank()) + " of " + std::to_string(self.team.size()) + ">";
       });
 
-  team.def("barrier", [](TeamObject& self) { blocking(*self.job, [&] { self.team.barrier(); }); },
-           "Return when all ranks have entered, and this rank's earlier puts and atomics are complete.");
-  team.def("ibarrier",
-           [](TeamObject& self) {
-             hmc::Request request = blocking(*self.job, [&] { return self.team.ibarrier(); });
-             return new RequestObject(self.job, std::move(request), {}, nb::none());
-           },
-           "Non-blocking barrier. It doesn't complete earlier puts: call Window.flush first.");
-  team.def("plan_barrier",
-           [](TeamObject& self) {
-             hmc::Plan plan = blocking(*self.job, [&] { return self.team.plan_barrier(); });
-             return new PlanObject(self.job, std::move(plan), {}, nb::none());
-           },
-           "Persistent barrier: see Plan.");
+  team.def(
+      "barrier", [](TeamObject& self) { blocking(*self.job, [&] { self.team.barrier(); }); },
+      "Return when all ranks have entered, and this rank's earlier puts and atomics are complete.");
+  team.def(
+      "ibarrier",
+      [](TeamObject& self) {
+        hmc::Request request = blocking(*self.job, [&] { return self.team.ibarrier(); });
+        return new RequestObject(self.job, std::move(request), {}, nb::none());
+      },
+      "Non-blocking barrier. It doesn't complete earlier puts: call Window.flush first.");
+  team.def(
+      "plan_barrier",
+      [](TeamObject& self) {
+        hmc::Plan plan = blocking(*self.job, [&] { return self.team.plan_barrier(); });
+        return new PlanObject(self.job, std::move(plan), {}, nb::none());
+      },
+      "Persistent barrier: see Plan.");
 
   const auto array = nb::arg("array");
   const auto out = nb::arg("out") = nb::none();
@@ -545,7 +566,8 @@ void define_team(nb::module_& module) {
                                  "Copy block i of the root's array to rank i.\n\nThe other ranks pass their block as "
                                  "`out`, or as `array` alone. In place on the root: its block stays in `array`.",
                                  nb::arg("array").none(), out, root);
-  collective<Scatterv, H, H, H, H, int>(team, "scatter with a count per rank; counts and displacements are in elements.",
+  collective<Scatterv, H, H, H, H, int>(team,
+                                        "scatter with a count per rank; counts and displacements are in elements.",
                                         nb::arg("array").none(), counts, displacements, out, root);
   collective<Allgather, H, H>(team,
                               "Copy each rank's array to `out` of every rank, in rank order.\n\nIn place: `array` has "
@@ -557,20 +579,24 @@ void define_team(nb::module_& module) {
                              array, out);
   collective<Alltoallv, H, H, H, H, H, H, std::size_t>(
       team,
-      "alltoall with a count per rank in each direction, in elements.\n\nlargest: for ialltoallv and plan_alltoallv the "
+      "alltoall with a count per rank in each direction, in elements.\n\nlargest: for ialltoallv and plan_alltoallv "
+      "the "
       "largest count that any two ranks exchange, the same on every rank.",
-      array, counts, nb::arg("out"), nb::arg("receive_counts"), displacements, nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
+      array, counts, nb::arg("out"), nb::arg("receive_counts"), displacements,
+      nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
   collective<Reduce, H, H, H, int, H, bool>(team, "Combine the arrays of all ranks into the root's `out`.", array, out,
                                             op, root, dtype, deterministic);
   collective<Allreduce, H, H, H, H, bool>(
       team,
-      "Combine the arrays of all ranks into `out` of every rank.\n\nop: hmc.sum, \"sum\", ... (see Op). dtype: an element "
+      "Combine the arrays of all ranks into `out` of every rank.\n\nop: hmc.sum, \"sum\", ... (see Op). dtype: an "
+      "element "
       "type that the array doesn't state, for example \"bf16\". deterministic: the result's bits don't depend on the "
       "algorithm and the placement of ranks.",
       array, out, op, dtype, deterministic);
   collective<ReduceScatter, H, H, H, H, bool>(
-      team, "Combine the arrays of all ranks; `out` gets this rank's block.\n\nIn place the result is the first block of "
-            "`array`.",
+      team,
+      "Combine the arrays of all ranks; `out` gets this rank's block.\n\nIn place the result is the first block of "
+      "`array`.",
       array, out, op, dtype, deterministic);
   collective<ReduceScatterv, H, H, H, H, H, bool>(
       team, "reduce_scatter with a count per rank, in elements. In place the result is at the begin of `array`.", array,
@@ -578,26 +604,33 @@ void define_team(nb::module_& module) {
   collective<Scan, H, H, H, H, bool>(team, "Inclusive prefix: combine the arrays of ranks 0 to rank.", array, out, op,
                                      dtype, deterministic);
   collective<Exscan, H, H, H, H, bool>(
-      team, "Exclusive prefix: combine the arrays of ranks 0 to rank - 1. Rank 0's `out` isn't written.", array, out, op,
-      dtype, deterministic);
+      team, "Exclusive prefix: combine the arrays of ranks 0 to rank - 1. Rank 0's `out` isn't written.", array, out,
+      op, dtype, deterministic);
 
-  team.def("broadcast_object",
-           [](nb::object self, nb::object value, int root_rank) {
-             return by_pickle("broadcast_object", self, value, root_rank);
-           },
-           nb::arg("value").none() = nb::none(), root, "Return the root's object on every rank, by pickle.");
-  team.def("gather_object",
-           [](nb::object self, nb::object value, int root_rank) { return by_pickle("gather_object", self, value, root_rank); },
-           nb::arg("value").none(), root, "Return the list of all ranks' objects on the root, None elsewhere, by pickle.");
-  team.def("allgather_object", [](nb::object self, nb::object value) { return by_pickle("allgather_object", self, value); },
-           nb::arg("value").none(), "Return the list of all ranks' objects on every rank, by pickle.");
-  team.def("scatter_object",
-           [](nb::object self, nb::object values, int root_rank) {
-             return by_pickle("scatter_object", self, values, root_rank);
-           },
-           nb::arg("values").none() = nb::none(), root, "Return item i of the root's sequence on rank i, by pickle.");
-  team.def("alltoall_object", [](nb::object self, nb::object values) { return by_pickle("alltoall_object", self, values); },
-           nb::arg("values"), "Send item i to rank i; return the list of the received objects, by pickle.");
+  team.def(
+      "broadcast_object",
+      [](nb::object self, nb::object value, int root_rank) {
+        return by_pickle("broadcast_object", self, value, root_rank);
+      },
+      nb::arg("value").none() = nb::none(), root, "Return the root's object on every rank, by pickle.");
+  team.def(
+      "gather_object",
+      [](nb::object self, nb::object value, int root_rank) {
+        return by_pickle("gather_object", self, value, root_rank);
+      },
+      nb::arg("value").none(), root, "Return the list of all ranks' objects on the root, None elsewhere, by pickle.");
+  team.def(
+      "allgather_object", [](nb::object self, nb::object value) { return by_pickle("allgather_object", self, value); },
+      nb::arg("value").none(), "Return the list of all ranks' objects on every rank, by pickle.");
+  team.def(
+      "scatter_object",
+      [](nb::object self, nb::object values, int root_rank) {
+        return by_pickle("scatter_object", self, values, root_rank);
+      },
+      nb::arg("values").none() = nb::none(), root, "Return item i of the root's sequence on rank i, by pickle.");
+  team.def(
+      "alltoall_object", [](nb::object self, nb::object values) { return by_pickle("alltoall_object", self, values); },
+      nb::arg("values"), "Send item i to rank i; return the list of the received objects, by pickle.");
 }
 
 }  // namespace hmc::python

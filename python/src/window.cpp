@@ -17,8 +17,8 @@ void WindowObject::look_at(const hmc::Team& team) {
 
 namespace {
 
-/// Bytes of a rank's part, as an object with the buffer protocol. It shares the ownership of the mapping, so arrays over
-/// it stay valid after the window is closed.
+/// Bytes of a rank's part, as an object with the buffer protocol. It shares the ownership of the mapping, so arrays
+/// over it stay valid after the window is closed.
 struct Memory {
   std::shared_ptr<std::byte> first;
   std::size_t bytes = 0;
@@ -120,9 +120,7 @@ RequestObject* get_nb(WindowObject& self, int rank, std::uint64_t offset, nb::ha
 void put_signal(WindowObject& self, int rank, std::uint64_t offset, nb::handle source, std::uint64_t signal_offset,
                 std::uint64_t value) {
   const Array array("put_signal", "source", source, Access::read);
-  const auto call = [&] {
-    self.window.put_signal(rank, offset, array.data(), array.bytes(), signal_offset, value);
-  };
+  const auto call = [&] { self.window.put_signal(rank, offset, array.data(), array.bytes(), signal_offset, value); };
   if (is_short(self, rank, array.bytes())) return quick(*self.job, call);
   blocking(*self.job, call);
 }
@@ -165,21 +163,21 @@ template <typename Function> auto atomic(WindowObject& self, int rank, const Fun
   return blocking(*self.job, function);
 }
 
-#define HMC_FETCHING(name)                                                                                     \
-  nb::object name(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) {    \
-    return with_word(#name, dtype, [&](auto kind) -> nb::object {                                              \
-      using T = decltype(kind);                                                                                \
-      const T word = word_of<T>(#name, value);                                                                 \
-      return nb::int_(atomic(self, rank, [&] { return self.window.name<T>(rank, offset, word); }));            \
-    });                                                                                                        \
+#define HMC_FETCHING(name)                                                                                  \
+  nb::object name(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) { \
+    return with_word(#name, dtype, [&](auto kind) -> nb::object {                                           \
+      using T = decltype(kind);                                                                             \
+      const T word = word_of<T>(#name, value);                                                              \
+      return nb::int_(atomic(self, rank, [&] { return self.window.name<T>(rank, offset, word); }));         \
+    });                                                                                                     \
   }
-#define HMC_UPDATING(name)                                                                                     \
-  void name(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) {          \
-    with_word(#name, dtype, [&](auto kind) {                                                                   \
-      using T = decltype(kind);                                                                                \
-      const T word = word_of<T>(#name, value);                                                                 \
-      atomic(self, rank, [&] { self.window.name<T>(rank, offset, word); });                                    \
-    });                                                                                                        \
+#define HMC_UPDATING(name)                                                                            \
+  void name(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) { \
+    with_word(#name, dtype, [&](auto kind) {                                                          \
+      using T = decltype(kind);                                                                       \
+      const T word = word_of<T>(#name, value);                                                        \
+      atomic(self, rank, [&] { self.window.name<T>(rank, offset, word); });                           \
+    });                                                                                               \
   }
 HMC_FETCHING(fetch_add)
 HMC_FETCHING(fetch_and)
@@ -242,16 +240,19 @@ void define_window(nb::module_& module) {
   const auto value = nb::arg("value");
   const auto dtype = nb::arg("dtype") = nb::none();
   window
-      .def("__init__",
-           [](WindowObject* self, TeamObject& team, std::size_t bytes) {
-             hmc::Window made = blocking(*team.job, [&] { return hmc::Window::create(team.team, bytes); });
-             new (self) WindowObject(team.job, std::move(made), team.team);
-           },
-           nb::arg("team"), nb::arg("nbytes"),
-           "Collective over the team: allocate this rank's part, zeroed. The size may differ by rank.")
-      .def_prop_ro("nbytes", [](const WindowObject& self) { return self.window.bytes(); }, "The size of this rank's part.")
-      .def("nbytes_of", [](const WindowObject& self, int r) { return self.window.bytes(r); }, rank,
-           "The size of a rank's part.")
+      .def(
+          "__init__",
+          [](WindowObject* self, TeamObject& team, std::size_t bytes) {
+            hmc::Window made = blocking(*team.job, [&] { return hmc::Window::create(team.team, bytes); });
+            new (self) WindowObject(team.job, std::move(made), team.team);
+          },
+          nb::arg("team"), nb::arg("nbytes"),
+          "Collective over the team: allocate this rank's part, zeroed. The size may differ by rank.")
+      .def_prop_ro(
+          "nbytes", [](const WindowObject& self) { return self.window.bytes(); }, "The size of this rank's part.")
+      .def(
+          "nbytes_of", [](const WindowObject& self, int r) { return self.window.bytes(r); }, rank,
+          "The size of a rank's part.")
       .def_prop_ro("is_open", [](const WindowObject& self) { return self.window.is_open(); })
       .def("array", array, nb::arg("shape"), nb::arg("dtype") = "uint8", nb::arg("rank") = nb::none(),
            nb::arg("offset") = 0,
@@ -270,14 +271,17 @@ void define_window(nb::module_& module) {
            "put, then store `value` in the 64-bit word at `signal_offset` of the same part.")
       .def("wait_until", wait_until, offset, nb::arg("compare"), value, nb::arg("timeout") = nb::none(),
            "Wait until the 64-bit word at `offset` of this rank's part satisfies `word compare value`, and return the "
-           "word. compare: \"==\", \"!=\", \"<\", \"<=\", \">\", \">=\", or hmc.Cmp. timeout: in seconds; then hmc.Timeout.")
-      .def("test_until",
-           [](WindowObject& self, std::uint64_t at, H compare, std::uint64_t wanted) {
-             const hmc::Cmp comparison = comparison_of(compare);
-             return quick(*self.job, [&] { return self.window.test_until(at, comparison, wanted); });
-           },
-           offset, nb::arg("compare"), value, "The condition of wait_until, without waiting.")
-      .def("fetch", fetch, rank, offset, dtype, "Read a word atomically. dtype: \"i64\" (default), \"u64\", \"i32\", \"u32\".")
+           "word. compare: \"==\", \"!=\", \"<\", \"<=\", \">\", \">=\", or hmc.Cmp. timeout: in seconds; then "
+           "hmc.Timeout.")
+      .def(
+          "test_until",
+          [](WindowObject& self, std::uint64_t at, H compare, std::uint64_t wanted) {
+            const hmc::Cmp comparison = comparison_of(compare);
+            return quick(*self.job, [&] { return self.window.test_until(at, comparison, wanted); });
+          },
+          offset, nb::arg("compare"), value, "The condition of wait_until, without waiting.")
+      .def("fetch", fetch, rank, offset, dtype,
+           "Read a word atomically. dtype: \"i64\" (default), \"u64\", \"i32\", \"u32\".")
       .def("fetch_add", fetch_add, rank, offset, value, dtype, "Add to a word; return its old value.")
       .def("fetch_and", fetch_and, rank, offset, value, dtype, "Bitwise and; return the old value.")
       .def("fetch_or", fetch_or, rank, offset, value, dtype, "Bitwise or; return the old value.")
@@ -290,50 +294,57 @@ void define_window(nb::module_& module) {
       .def("atomic_and", atomic_and, rank, offset, value, dtype, "Bitwise and. Returns as put does.")
       .def("atomic_or", atomic_or, rank, offset, value, dtype, "Bitwise or. Returns as put does.")
       .def("atomic_xor", atomic_xor, rank, offset, value, dtype, "Bitwise exclusive or. Returns as put does.")
-      .def("fence", [](WindowObject& self) { blocking(*self.job, [&] { self.window.fence(); }); },
-           "Earlier puts and atomics to a rank become visible there before later ones.")
-      .def("flush",
-           [](WindowObject& self, std::optional<int> target, std::optional<double> seconds) {
-             const hmc::Timeout timeout = timeout_of(seconds);
-             blocking(*self.job, [&] {
-               if (target)
-                 self.window.flush(*target, timeout);
-               else
-                 self.window.flush(timeout);
-             });
-           },
-           nb::arg("rank") = nb::none(), nb::arg("timeout") = nb::none(),
-           "Wait until earlier puts and atomics, to one rank or to all, are visible at their targets.")
-      .def("alloc",
-           [](WindowObject& self, std::size_t bytes, std::size_t align) {
-             return quick(*self.job, [&] { return self.window.alloc(bytes, align); });
-           },
-           nb::arg("nbytes"), nb::arg("align") = 64,
-           "Allocate in the window: the same offset on every rank, if all ranks make the same calls in the same order.")
-      .def("free", [](WindowObject& self, std::uint64_t at) { quick(*self.job, [&] { self.window.free(at); }); }, offset,
-           "Free an allocation of alloc.")
-      .def("path",
-           [](WindowObject& self, int r) { return blocking(*self.job, [&] { return self.window.path(r); }); }, rank,
-           "The wire to a rank's part, and the reason for it.")
-      .def("rebind",
-           [](WindowObject& self, TeamObject& team) {
-             blocking(*self.job, [&] { self.window.rebind(team.team); });
-             self.look_at(team.team);
-           },
-           nb::arg("team"), "Collective, after Team.shrink or Team.grow: expose the same memory to this team.")
-      .def("close", [](WindowObject& self) { blocking(*self.job, [&] { self.window.close(); }); },
-           "Collective: complete this rank's puts, wait for all ranks, and end the window. Arrays over it stay valid.")
+      .def(
+          "fence", [](WindowObject& self) { blocking(*self.job, [&] { self.window.fence(); }); },
+          "Earlier puts and atomics to a rank become visible there before later ones.")
+      .def(
+          "flush",
+          [](WindowObject& self, std::optional<int> target, std::optional<double> seconds) {
+            const hmc::Timeout timeout = timeout_of(seconds);
+            blocking(*self.job, [&] {
+              if (target)
+                self.window.flush(*target, timeout);
+              else
+                self.window.flush(timeout);
+            });
+          },
+          nb::arg("rank") = nb::none(), nb::arg("timeout") = nb::none(),
+          "Wait until earlier puts and atomics, to one rank or to all, are visible at their targets.")
+      .def(
+          "alloc",
+          [](WindowObject& self, std::size_t bytes, std::size_t align) {
+            return quick(*self.job, [&] { return self.window.alloc(bytes, align); });
+          },
+          nb::arg("nbytes"), nb::arg("align") = 64,
+          "Allocate in the window: the same offset on every rank, if all ranks make the same calls in the same order.")
+      .def(
+          "free", [](WindowObject& self, std::uint64_t at) { quick(*self.job, [&] { self.window.free(at); }); }, offset,
+          "Free an allocation of alloc.")
+      .def(
+          "path", [](WindowObject& self, int r) { return blocking(*self.job, [&] { return self.window.path(r); }); },
+          rank, "The wire to a rank's part, and the reason for it.")
+      .def(
+          "rebind",
+          [](WindowObject& self, TeamObject& team) {
+            blocking(*self.job, [&] { self.window.rebind(team.team); });
+            self.look_at(team.team);
+          },
+          nb::arg("team"), "Collective, after Team.shrink or Team.grow: expose the same memory to this team.")
+      .def(
+          "close", [](WindowObject& self) { blocking(*self.job, [&] { self.window.close(); }); },
+          "Collective: complete this rank's puts, wait for all ranks, and end the window. Arrays over it stay valid.")
       .def("__enter__", [](nb::object self) { return self; })
-      .def("__exit__",
-           [](WindowObject& self, H type, H, H) {
-             if (!self.window.is_open()) return;
-             if (type.is_none()) {
-               blocking(*self.job, [&] { self.window.close(); });
-             } else {
-               self.job->retire(std::move(self.window));
-             }
-           },
-           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
+      .def(
+          "__exit__",
+          [](WindowObject& self, H type, H, H) {
+            if (!self.window.is_open()) return;
+            if (type.is_none()) {
+              blocking(*self.job, [&] { self.window.close(); });
+            } else {
+              self.job->retire(std::move(self.window));
+            }
+          },
+          nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def("__repr__", [](const WindowObject& self) {
         if (!self.window.is_open()) return std::string("<hmc.Window: closed>");
         return "<hmc.Window: " + std::to_string(self.window.bytes()) + " bytes on this rank>";

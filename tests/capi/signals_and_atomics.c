@@ -2,6 +2,8 @@
 
 #include "tests/capi/check.h"
 
+static int interrupt(void) { return 1; }
+
 void test_signals(void) {
   enum { signal = 8192, rounds = 100 };
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -16,6 +18,9 @@ void test_signals(void) {
   OK(hmc_test_until(window, signal, HMC_GE, 1, &holds));
   CHECK(holds == 0);
   CHECK(hmc_wait_until(window, 16376, HMC_NE, 0, 1000000, &seen) == HMC_TIMEOUT);
+  hmc_set_interrupt_check(interrupt);
+  CHECK(hmc_wait_until(window, 16376, HMC_NE, 0, HMC_JOB_TIMEOUT, &seen) == HMC_TIMEOUT);
+  hmc_set_interrupt_check(NULL);
   OK(hmc_barrier(world));
 
   for (round = 1; round <= rounds; ++round) {

@@ -78,6 +78,7 @@ LIBRARIES = {
     "pmix.h": ["bootstrap/launchers"],
     "openssl/": ["bootstrap", "runtime/base/tls.cpp", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
+    "nanobind/": ["python"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],
     "gtest/": ["tests"],
     "gmock/": ["tests"],
