@@ -28,7 +28,7 @@ def with_hmc():
     import hmc
     with hmc.init() as rt, hmc.Window(rt.world, LARGE + 64) as win:
         world, peer = rt.world, (rt.rank + 1) % rt.size
-        a, b, big, result = np.zeros(1), np.zeros(1), np.zeros(LARGE // 8), np.zeros(LARGE // 8)
+        a, b, big, result = np.zeros(1), np.zeros(1), np.ones(LARGE // 8), np.ones(LARGE // 8)
         calls = (("put 8 B", 100000, lambda: win.put(peer, 0, a)),
                  ("get 8 B", 100000, lambda: win.get(peer, 0, b)),
                  ("fetch_add", 100000, lambda: win.fetch_add(peer, 8, 1)),
@@ -45,7 +45,7 @@ def with_mpi4py():
     from mpi4py import MPI
     world = MPI.COMM_WORLD
     peer = (world.rank + 1) % world.size
-    a, b, big, result = np.zeros(1), np.zeros(1), np.zeros(LARGE // 8), np.zeros(LARGE // 8)
+    a, b, big, result = np.zeros(1), np.zeros(1), np.ones(LARGE // 8), np.ones(LARGE // 8)
     win = MPI.Win.Allocate(LARGE + 64, comm=world)
     win.Lock_all()
 
