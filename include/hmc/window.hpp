@@ -135,8 +135,9 @@ class HMC_API Window {
     return reinterpret_cast<T*>(ptr(rank, offset));
   }
 
-  /// The first byte of a rank's part, as ptr(rank), and a share of the ownership of its mapping: the address stays valid
-  /// after the window is closed. Then it is memory that no verb accesses. Null where ptr() is null, and for device memory.
+  /// The first byte of a rank's part, as ptr(rank), and a share of the ownership of its mapping: the address stays
+  /// valid after the window is closed. Then it is memory that no verb accesses. Null where ptr() is null, and for
+  /// device memory.
   std::shared_ptr<std::byte> share(int rank) const;
 
   /// The wire to a rank's part, and the reason for it. For a part in device memory `wire` names the method of
