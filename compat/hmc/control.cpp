@@ -17,6 +17,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/interrupt.hpp"
 
 namespace hmc::compat {
 
@@ -29,6 +30,7 @@ namespace {
 
 constexpr auto answer_timeout = std::chrono::seconds(10);
 constexpr auto connect_timeout = std::chrono::seconds(10);
+constexpr int longest_poll_ms = 50;  // then a wait checks for interrupts
 constexpr std::uint8_t control_version = 2;
 
 constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
@@ -339,7 +341,8 @@ Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
       const std::lock_guard reading(other->mutex);
       if (!other->connection.ended()) waits.push_back({other->connection.fd(), POLLIN, 0});
     }
-    (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
+    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 && base::is_interrupted())
+      return Status::failure(Code::timeout, "the program interrupted the wait");
     for (const auto& other : now_open) {
       if (other.get() == &line) continue;
       const std::lock_guard reading(other->mutex);
@@ -391,7 +394,8 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
     }
     if (deadline.expired()) return Status::failure(Code::timeout, "no message has arrived in time");
     // A second connection of the peer may appear meanwhile; its first message is received after this poll.
-    (void)::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), 100));
+    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 && base::is_interrupted())
+      return Status::failure(Code::timeout, "the program interrupted the wait");
   }
 }
 
@@ -569,7 +573,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
       code = error.code();
       if (code != Code::timeout) break;
     }
-  } while (!limit.expired());
+  } while (!limit.expired() && !base::is_interrupted());
   throw Error(code, "control",
               fmt::format("no connection to {}{}{}", with_port(ip, port), why.empty() ? "" : ": ", why),
               "check that the peer listens at this address");
@@ -580,7 +584,7 @@ void ControlPlane::connect_file(const std::string& name, const std::string& path
     throw Error(Code::unavailable, "control", "CTRL_TRANSPORT=tcp excludes Unix sockets", "connect by TCP");
   const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   base::UniqueFd socket = SocketFile::connect(path);
-  while (!socket && !limit.expired()) {
+  while (!socket && !limit.expired() && !base::is_interrupted()) {
     (void)::poll(nullptr, 0, 5);
     socket = SocketFile::connect(path);
   }
@@ -601,7 +605,14 @@ std::shared_ptr<ControlLink> ControlPlane::find(const std::string& name, bool wa
   };
   if (wait) {
     const auto ready = [&] { return found() != nullptr || !listens_; };
-    (void)changed_.wait_for(guard, std::min<std::chrono::nanoseconds>(timeout(), std::chrono::hours(24)), ready);
+    const auto deadline = base::Deadline::after(timeout());
+    constexpr std::chrono::nanoseconds interval{base::interrupt_interval_ns};
+    while (!changed_.wait_for(guard, std::min(interval, deadline.left()), ready) && !deadline.expired()) {
+      guard.unlock();  // the program's function may take its time
+      const bool is_interrupted = base::is_interrupted();
+      guard.lock();
+      if (is_interrupted) break;
+    }
   }
   return found();
 }

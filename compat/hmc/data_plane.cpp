@@ -12,6 +12,7 @@
 #include <hmc/error.hpp>
 
 #include "compat/hmc/control_words.hpp"
+#include "runtime/base/interrupt.hpp"
 #include "runtime/base/wait.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/memory/stage.hpp"
@@ -317,6 +318,8 @@ Status DataPlane::wait_for(const Peer& peer, Deadline deadline, Condition&& cond
     if (polls % 64 == 63) {
       if (const Status status = peers_.status(peer); !status.ok()) return condition() ? Status{} : status;
       if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't made the matching call in time");
+      if (polls >= quick_polls && base::is_interrupted())
+        return Status::failure(Code::timeout, "the program interrupted the wait");
     }
     if (polls < quick_polls) {
       ::sched_yield();

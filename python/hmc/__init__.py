@@ -21,6 +21,8 @@ True
 - ``Window``: put, get, signals and atomics; ``Window.array`` is a numpy view of a rank's memory.
 - ``Error``: the base of HMC's exceptions, with code, rank, peer and operation. Beneath it: ``PeerFailed``, ``Timeout``,
   ``Mismatch``.
+- ``Session``: transfers between processes without a launcher, in the form of HMC's older Python package
+  (``help(hmc.session)``).
 
 Arrays are objects with the buffer protocol, DLPack, ``__cuda_array_interface__`` or ``__array_interface__``. HMC uses their
 memory directly. A non-contiguous array is a ValueError.
@@ -63,3 +65,30 @@ __all__ = [
     "Cmp", "DType", "Error", "Memory", "Mismatch", "Op", "Path", "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window",
     "__version__", "init", "wait_all", "wait_any",
 ]
+
+TYPE_CHECKING = False  # type checkers take it as true
+if TYPE_CHECKING:
+    from hmc import collective, session
+    from hmc.collective import Group, GroupMember, alltoall, init_group
+    from hmc.session import (ConnType, CtrlTransport, HMCError, HMCStatusError, IOBuffer, MemoryType, Session, Status,
+                             create_session, memory_supported, memory_type_from_torch_tensor, status_t)
+
+# Imported at their first use, because most programs don't use them.
+_lazy = {
+    "collective": ("Group", "GroupMember", "alltoall", "init_group"),
+    "session": ("ConnType", "CtrlTransport", "HMCError", "HMCStatusError", "IOBuffer", "MemoryType", "Session", "Status",
+                "create_session", "memory_supported", "memory_type_from_torch_tensor", "status_t"),
+}
+
+
+def __getattr__(name):
+    for module, names in _lazy.items():
+        if name == module or name in names:
+            from importlib import import_module
+            loaded = import_module("hmc." + module)
+            return loaded if name == module else getattr(loaded, name)
+    raise AttributeError(f"module 'hmc' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *(name for names in _lazy.values() for name in names)})

@@ -146,6 +146,7 @@ NB_MODULE(_core, module) {
   define_team(module);
   define_window(module);
   define_runtime(module);
+  define_communicator(module);
 }
 
 }  // namespace hmc::python
