@@ -111,8 +111,7 @@ void define_buffer(nb::module_& module) {
             new (self) BufferObject{std::move(buffer)};
           },
           nb::arg("device_id"), nb::arg("buffer_size"), nb::arg("mem_type") = MemoryType::DEFAULT)
-      .def_prop_ro("ptr",
-                   [](const BufferObject& self) { return reinterpret_cast<std::uintptr_t>(self.buffer->ptr); })
+      .def_prop_ro("ptr", [](const BufferObject& self) { return reinterpret_cast<std::uintptr_t>(self.buffer->ptr); })
       .def_prop_ro("buffer_size", [](const BufferObject& self) { return self.buffer->buffer_size; })
       .def_prop_ro("mem_type", [](const BufferObject& self) { return self.buffer->mem_type; })
       .def_prop_ro("device_id", [](const BufferObject& self) { return self.buffer->device_id; })
@@ -187,30 +186,30 @@ void define_transfers(nb::class_<CommunicatorPair>& type) {
   using std::uint16_t;
   using std::uint64_t;
   using Pair = CommunicatorPair;
-  type.def("put", [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes,
-                     ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.put(ip, port, local, remote, bytes, conn); }),
-          peer_text("put_remote", ip, port));
-  });
-  type.def("get", [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes,
-                     ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.get(ip, port, local, remote, bytes, conn); }),
-          peer_text("get_remote", ip, port));
-  });
-  type.def("put_nb", [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes,
-                        ConnType conn) {
-    uint64_t id = 0;
-    check(self.call(conn, [&](auto& each) { return each.putNB(ip, port, local, remote, bytes, &id, conn); }),
-          peer_text("put_nb", ip, port));
-    return id;
-  });
-  type.def("get_nb", [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes,
-                        ConnType conn) {
-    uint64_t id = 0;
-    check(self.call(conn, [&](auto& each) { return each.getNB(ip, port, local, remote, bytes, &id, conn); }),
-          peer_text("get_nb", ip, port));
-    return id;
-  });
+  type.def("put",
+           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
+             check(self.call(conn, [&](auto& each) { return each.put(ip, port, local, remote, bytes, conn); }),
+                   peer_text("put_remote", ip, port));
+           });
+  type.def("get",
+           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
+             check(self.call(conn, [&](auto& each) { return each.get(ip, port, local, remote, bytes, conn); }),
+                   peer_text("get_remote", ip, port));
+           });
+  type.def("put_nb",
+           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
+             uint64_t id = 0;
+             check(self.call(conn, [&](auto& each) { return each.putNB(ip, port, local, remote, bytes, &id, conn); }),
+                   peer_text("put_nb", ip, port));
+             return id;
+           });
+  type.def("get_nb",
+           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
+             uint64_t id = 0;
+             check(self.call(conn, [&](auto& each) { return each.getNB(ip, port, local, remote, bytes, &id, conn); }),
+                   peer_text("get_nb", ip, port));
+             return id;
+           });
   // Ids are unique in the process. Completes all, and reports the first failure.
   type.def("wait", [](Pair& self, const std::vector<uint64_t>& ids) {
     status_t first = status_t::SUCCESS;
@@ -292,14 +291,17 @@ void define_connections(nb::class_<CommunicatorPair>& type) {
   type.def(
       "disconnect",
       [](Pair& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
-        check(self.call(conn, [&](auto& each) { return port ? each.disConnect(ip, *port, conn) : each.disConnect(ip, conn); }),
-              peer_text("disconnect", ip, port));
+        check(
+            self.call(conn,
+                      [&](auto& each) { return port ? each.disConnect(ip, *port, conn) : each.disConnect(ip, conn); }),
+            peer_text("disconnect", ip, port));
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("conn"));
   type.def(
       "status_of",
       [](Pair& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
-        return self.call(conn, [&](auto& each) { return port ? each.checkConn(ip, *port, conn) : each.checkConn(ip, conn); });
+        return self.call(conn,
+                         [&](auto& each) { return port ? each.checkConn(ip, *port, conn) : each.checkConn(ip, conn); });
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("conn"));
 }
@@ -316,19 +318,19 @@ void define_communicator(nb::module_& module) {
       .value("NOT_FOUND", status_t::NOT_FOUND, "no peer, or several peers, have the name");
   nb::enum_<MemoryType> memory(module, "MemoryType", nb::is_arithmetic(),
                                "A kind of memory. DEFAULT: the machine's accelerator, else CPU.");
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, MemoryType>>{
-           {"DEFAULT", MemoryType::DEFAULT},
-           {"CPU", MemoryType::CPU},
-           {"NVIDIA_GPU", MemoryType::NVIDIA_GPU},
-           {"AMD_GPU", MemoryType::AMD_GPU},
-           {"CAMBRICON_MLU", MemoryType::CAMBRICON_MLU},
-           {"MOORE_GPU", MemoryType::MOORE_GPU},
-           {"ASCEND_NPU", MemoryType::ASCEND_NPU},
-           {"OPENCL", MemoryType::OPENCL},
-           {"NVIDIA_PINNED", MemoryType::NVIDIA_PINNED},
-           {"NVIDIA_MANAGED", MemoryType::NVIDIA_MANAGED},
-           {"AMD_PINNED", MemoryType::AMD_PINNED},
-           {"AMD_MANAGED", MemoryType::AMD_MANAGED}})
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, MemoryType>>{{"DEFAULT", MemoryType::DEFAULT},
+                                                                 {"CPU", MemoryType::CPU},
+                                                                 {"NVIDIA_GPU", MemoryType::NVIDIA_GPU},
+                                                                 {"AMD_GPU", MemoryType::AMD_GPU},
+                                                                 {"CAMBRICON_MLU", MemoryType::CAMBRICON_MLU},
+                                                                 {"MOORE_GPU", MemoryType::MOORE_GPU},
+                                                                 {"ASCEND_NPU", MemoryType::ASCEND_NPU},
+                                                                 {"OPENCL", MemoryType::OPENCL},
+                                                                 {"NVIDIA_PINNED", MemoryType::NVIDIA_PINNED},
+                                                                 {"NVIDIA_MANAGED", MemoryType::NVIDIA_MANAGED},
+                                                                 {"AMD_PINNED", MemoryType::AMD_PINNED},
+                                                                 {"AMD_MANAGED", MemoryType::AMD_MANAGED}})
     memory.value(name, value);
   nb::enum_<ConnType>(module, "ConnType", nb::is_arithmetic(),
                       "The transport between nodes. Without an RDMA device RDMA uses UCX or TCP, and logs the reason "
