@@ -1,9 +1,11 @@
 """Group and alltoall: collectives on Sessions. New programs use hmc.Team."""
 
+from __future__ import annotations
+
 import sys
 from dataclasses import asdict, dataclass
 
-from hmc.session import ConnType, HMCError, MemoryType, nbytes_of
+from hmc.session import ConnType, HMCError, MemoryType, Session, nbytes_of
 
 __all__ = ["Group", "GroupMember", "alltoall", "init_group"]
 
@@ -25,25 +27,25 @@ class GroupMember:
     buffer_size: int
 
     @property
-    def memory_type(self):
+    def memory_type(self) -> MemoryType:
         return MemoryType(self.mem_type)
 
-    def port_for(self, conn):
+    def port_for(self, conn: ConnType) -> int:
         """The data port of a ConnType."""
         return self.port_ucx if conn == ConnType.UCX else self.port_rdma
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, d):
+    def from_dict(cls, d: dict) -> GroupMember:
         return cls(**d)
 
 
 class Group:
     """Sessions that take part in collectives. Rank r's Session has the id r."""
 
-    def __init__(self, *, session, members, rank, group_id="default"):
+    def __init__(self, *, session: Session, members: list[GroupMember], rank: int, group_id: str = "default") -> None:
         self.session = session
         self.group_id = group_id
         self.members = sorted(members, key=lambda member: member.rank)
@@ -56,15 +58,15 @@ class Group:
         self.me = self.members[rank]
         self._calls = 0
 
-    def peer(self, r):
+    def peer(self, r: int) -> GroupMember:
         return self.members[r]
 
     @property
-    def right(self):
+    def right(self) -> GroupMember:
         return self.members[(self.rank + 1) % self.world]
 
     @property
-    def left(self):
+    def left(self) -> GroupMember:
         return self.members[self.rank - 1]
 
 
@@ -84,8 +86,9 @@ class _TorchJob:
         self._distributed.barrier()
 
 
-def init_group(*, session, my_ip, port_ucx, port_rdma, port_ctrl, group_id="default", ctrl_tcp_port=None, ctrl_uds_dir="/tmp",
-               start_servers=True, server_barrier=True, team=None):
+def init_group(*, session: Session, my_ip: str, port_ucx: int, port_rdma: int, port_ctrl: int, group_id: str = "default",
+               ctrl_tcp_port: int | None = None, ctrl_uds_dir: str = "/tmp", start_servers: bool = True,
+               server_barrier: bool = True, team=None) -> Group:
     """Collective: exchange the addresses of all processes, and start their servers.
 
     The processes find each other by team (an hmc.Team, such as ``rt.world``), or by torch.distributed if that is initialized,
@@ -147,8 +150,8 @@ def _meet(group, peers, tag, conn):
             _expect(group, peer, tag)
 
 
-def alltoall(group, send, recv, *, algo="auto", conn="auto", send_bias=0, recv_bias=None, chunk_bytes=4 * 1024 * 1024,
-             do_self_copy=True):
+def alltoall(group: Group, send, recv, *, algo: str = "auto", conn: ConnType | str = "auto", send_bias: int = 0,
+             recv_bias: int | None = None, chunk_bytes: int = 4 * 1024 * 1024, do_self_copy: bool = True) -> None:
     """Collective: block i of ``send`` arrives at rank i, as block r (this rank) of its ``recv``.
 
     The data passes through the session's buffer, at send_bias and recv_bias (default: behind ``send``). A put has at most

@@ -14,6 +14,8 @@ A server and a client, each in its own terminal (examples/python/two_terminals.p
 On two machines both sides need the same HMC_SECRET.
 """
 
+from __future__ import annotations
+
 import os
 import time
 
@@ -38,7 +40,7 @@ class HMCStatusError(HMCError):
 
     status: status_t
 
-    def __init__(self, st, msg=""):
+    def __init__(self, st, msg="") -> None:
         status = status_t(st)
         super().__init__(f"{msg} (status={status.name})", status.name.lower(), msg.partition(":")[0], message=msg)
         self.status = status
@@ -47,7 +49,7 @@ class HMCStatusError(HMCError):
         return type(self), (self.status, self.message)
 
 
-def memory_type_from_torch_tensor(t, *, default=None):
+def memory_type_from_torch_tensor(t, *, default: MemoryType | None = None) -> MemoryType:
     """The MemoryType of a tensor's device; ``default`` (MemoryType.DEFAULT) for devices that HMC doesn't know."""
     import torch
     if not torch.is_tensor(t):
@@ -81,7 +83,7 @@ def _contiguous(data):
     return data
 
 
-def nbytes_of(data):
+def nbytes_of(data) -> int:
     """The size of an array or of an object with the buffer protocol."""
     size = getattr(data, "nbytes", None)
     return memoryview(data).nbytes if size is None else size
@@ -103,84 +105,84 @@ class IOBuffer:
     b'bytes'
     """
 
-    def __init__(self, core):
+    def __init__(self, core) -> None:
         self.core = core
 
     @classmethod
-    def create(cls, device_id, buffer_size, mem_type=MemoryType.DEFAULT):
+    def create(cls, device_id: int, buffer_size: int, mem_type: MemoryType = MemoryType.DEFAULT) -> IOBuffer:
         """Allocate zeroed memory on a device."""
         return cls(_core.ConnBuffer(device_id, buffer_size, MemoryType(mem_type)))
 
     @property
-    def ptr(self):
+    def ptr(self) -> int:
         """The address."""
         return self.core.ptr
 
     @property
-    def size(self):
+    def size(self) -> int:
         return self.core.buffer_size
 
     @property
-    def mem_type(self):
+    def mem_type(self) -> MemoryType:
         return self.core.mem_type
 
     @property
-    def device_id(self):
+    def device_id(self) -> int:
         return self.core.device_id
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<hmc.IOBuffer: {self.size} bytes of {self.mem_type.name}>"
 
-    def buffer_put_cpu(self, src, *, nbytes=None, offset=0):
+    def buffer_put_cpu(self, src, *, nbytes: int | None = None, offset: int = 0) -> int:
         """Copy host memory into the buffer; returns the number of bytes."""
         if _on_device(src):
             raise ValueError("buffer_put_cpu: src is in a device's memory; use buffer_put_cuda or put")
         return self.core.put_cpu(_contiguous(src), nbytes, offset)
 
-    def buffer_get_cpu_into(self, dst, *, nbytes, offset=0):
+    def buffer_get_cpu_into(self, dst, *, nbytes: int, offset: int = 0) -> None:
         """Copy from the buffer to host memory."""
         if _on_device(dst):
             raise ValueError("buffer_get_cpu_into: dst is in a device's memory; use buffer_get_cuda or get_into")
         self._get(self.core.get_cpu, dst, nbytes, offset)
 
-    def buffer_get_cpu(self, *, nbytes, offset=0):
+    def buffer_get_cpu(self, *, nbytes: int, offset: int = 0) -> bytearray:
         """The buffer's bytes as a bytearray."""
         out = bytearray(nbytes)
         self.core.get_cpu(out, nbytes, offset)
         return out
 
-    def buffer_put_gpu_ptr(self, src_ptr, *, nbytes, offset=0):
+    def buffer_put_gpu_ptr(self, src_ptr: int, *, nbytes: int, offset: int = 0) -> None:
         """Copy from an address in a device's memory."""
         self.core.put_gpu(int(src_ptr), nbytes, offset)
 
-    def buffer_get_gpu_ptr(self, dst_ptr, *, nbytes, offset=0):
+    def buffer_get_gpu_ptr(self, dst_ptr: int, *, nbytes: int, offset: int = 0) -> None:
         """Copy to an address in a device's memory."""
         self.core.get_gpu(int(dst_ptr), nbytes, offset)
 
-    def buffer_put_cuda(self, t, *, nbytes=None, offset=0):
+    def buffer_put_cuda(self, t, *, nbytes: int | None = None, offset: int = 0) -> int:
         """Copy a tensor in a device's memory into the buffer; returns the number of bytes."""
         if not _on_device(t):
             raise ValueError("buffer_put_cuda: the tensor is in host memory; use buffer_put_cpu or put")
         return self.core.put_gpu(_contiguous(t), nbytes, offset)
 
-    def buffer_get_cuda(self, t, *, nbytes=None, offset=0):
+    def buffer_get_cuda(self, t, *, nbytes: int | None = None, offset: int = 0) -> int:
         """Copy from the buffer into a tensor in a device's memory; returns the number of bytes."""
         if not _on_device(t):
             raise ValueError("buffer_get_cuda: the tensor is in host memory; use buffer_get_cpu_into or get_into")
         return self._get(self.core.get_gpu, t, nbytes, offset)
 
-    def buffer_copy_within(self, *, dst_offset, src_offset, nbytes):
+    def buffer_copy_within(self, *, dst_offset: int, src_offset: int, nbytes: int) -> None:
         """Copy within the buffer; the ranges may overlap."""
         self.core.copy_within(dst_offset, src_offset, nbytes)
 
-    def put(self, data, *, nbytes=None, offset=0, device=None):
+    def put(self, data, *, nbytes: int | None = None, offset: int = 0, device: str | None = None) -> int:
         """Copy an array, or the first nbytes of it, into the buffer; returns the number of bytes."""
         if _is_pointer(data, device, nbytes):
             return self.core.put_gpu(data, nbytes, offset)
         on_device = device == "cuda" or (device is None and _on_device(data))
         return (self.buffer_put_cuda if on_device else self.buffer_put_cpu)(data, nbytes=nbytes, offset=offset)
 
-    def get_into(self, dst, *, nbytes, offset=0, device=None):
+    def get_into(self, dst, *, nbytes: int, offset: int = 0, device: str | None = None) -> None:
         """Copy nbytes of the buffer into an array."""
         if _is_pointer(dst, device, nbytes):
             self.core.get_gpu(dst, nbytes, offset)
@@ -229,7 +231,7 @@ class Session:
     Failures raise HMCStatusError. No call waits longer than HMC_TIMEOUT_S (300) seconds. Threads: any.
     """
 
-    def __init__(self, buf, num_chs=1, *, local_ip="", ctrl_uds_dir="/tmp"):
+    def __init__(self, buf: IOBuffer, num_chs: int = 1, *, local_ip: str = "", ctrl_uds_dir: str = "/tmp") -> None:
         """num_chs: queue pairs per peer for large transfers by RDMA."""
         self.buf = buf
         self.local_ip = local_ip.strip()
@@ -238,18 +240,19 @@ class Session:
         self._pair = _core.CommunicatorPair(buf.core, num_chs)
         self._is_server = False
 
-    def set_local_ip(self, ip):
+    def set_local_ip(self, ip: str) -> None:
         """The address of this process: a control connection to the same address is a Unix socket."""
         self.local_ip = ip.strip()
 
-    def set_ctrl_uds_dir(self, d):
+    def set_ctrl_uds_dir(self, d: str) -> None:
         """The folder of the Unix sockets."""
         self.ctrl_uds_dir = str(d)
 
     # ---- connections
 
-    def init_server(self, ip=None, port=None, conn=ConnType.RDMA, *, bind_ip=None, ucx_port=None, rdma_port=None,
-                    ctrl_tcp_port=None, self_id=None, ctrl_uds_dir=None):
+    def init_server(self, ip: str | None = None, port: int | None = None, conn: ConnType = ConnType.RDMA, *,
+                    bind_ip: str | None = None, ucx_port: int | None = None, rdma_port: int | None = None,
+                    ctrl_tcp_port: int | None = None, self_id: int | None = None, ctrl_uds_dir: str | None = None) -> None:
         """Accept peers: at both ports and at the control port, or, with ip and port, at one port for ``conn``."""
         if ip is not None:
             self._pair.listen(ip.strip(), _port(port), ConnType(conn))
@@ -265,13 +268,14 @@ class Session:
             self.local_ip = bind_ip.strip()
         self._is_server = True
 
-    def close_server(self):
+    def close_server(self) -> None:
         """Accept no more peers. Connected ones stay."""
         self._pair.close_server()
         self._is_server = False
 
-    def connect(self, ip=None, port=None, conn=ConnType.RDMA, *, peer_id=None, self_id=None, peer_ip=None, data_port=None,
-                ctrl_tcp_port=None, uds_dir=None):
+    def connect(self, ip: str | None = None, port: int | None = None, conn: ConnType = ConnType.RDMA, *,
+                peer_id: int | None = None, self_id: int | None = None, peer_ip: str | None = None,
+                data_port: int | None = None, ctrl_tcp_port: int | None = None, uds_dir: str | None = None) -> None:
         """Connect to a server. No effect if it is connected.
 
         The control connection is a Unix socket in uds_dir if peer_ip is this process's own address (local_ip), else TCP;
@@ -296,12 +300,12 @@ class Session:
         is_near = forced == "uds" if forced else self.local_ip not in ("", "0.0.0.0") and self.local_ip == peer_ip
         return CtrlTransport.UDS if is_near else CtrlTransport.TCP
 
-    def disconnect(self, ip, port=None, conn=ConnType.RDMA):
+    def disconnect(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> None:
         """End the connection to a peer: disconnect(ip, port, conn), or disconnect(ip, conn)."""
         port, conn = self._port_and_conn(port, conn)
         self._pair.disconnect(ip, port, conn)
 
-    def check_conn(self, ip, port=None, conn=ConnType.RDMA):
+    def check_conn(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> bool:
         """True if the peer is connected and hasn't died: check_conn(ip, port, conn), or check_conn(ip, conn)."""
         port, conn = self._port_and_conn(port, conn)
         return self._pair.status_of(ip, port, conn) == status_t.SUCCESS
@@ -314,33 +318,37 @@ class Session:
 
     # ---- one-sided: bytes between the two sides' buffers
 
-    def put_remote(self, ip, port, local_off, remote_off, nbytes, conn=ConnType.RDMA):
+    def put_remote(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int,
+                   conn: ConnType = ConnType.RDMA) -> None:
         """Write to the peer's buffer. At return the peer sees the bytes."""
         self._pair.put(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
-    def get_remote(self, ip, port, local_off, remote_off, nbytes, conn=ConnType.RDMA):
+    def get_remote(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int,
+                   conn: ConnType = ConnType.RDMA) -> None:
         """Read from the peer's buffer."""
         self._pair.get(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
-    def put_nb(self, ip, port, local_off, remote_off, nbytes, conn=ConnType.RDMA):
+    def put_nb(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int, conn: ConnType = ConnType.RDMA) -> int:
         """Start a put_remote; returns an id for wait()."""
         return self._pair.put_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
-    def get_nb(self, ip, port, local_off, remote_off, nbytes, conn=ConnType.RDMA):
+    def get_nb(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int, conn: ConnType = ConnType.RDMA) -> int:
         """Start a get_remote; returns an id for wait()."""
         return self._pair.get_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
-    def wait(self, wr_id):
+    def wait(self, wr_id: int | list[int]) -> None:
         """Complete a transfer, or all transfers of a list of ids."""
         self._pair.wait([wr_id] if isinstance(wr_id, int) else list(wr_id))
 
-    def buffer_put_then_put(self, ip, port, data, *, local_off=0, remote_off=0, conn=ConnType.RDMA, nbytes=None, device=None):
+    def buffer_put_then_put(self, ip: str, port: int, data, *, local_off: int = 0, remote_off: int = 0,
+                            conn: ConnType = ConnType.RDMA, nbytes: int | None = None, device: str | None = None) -> int:
         """buf.put, then put_remote; returns the number of bytes."""
         n = self.buf.put(data, nbytes=nbytes, offset=local_off, device=device)
         self.put_remote(ip, port, local_off, remote_off, n, conn)
         return n
 
-    def get_then_buffer_get_into(self, ip, port, dst, *, local_off=0, remote_off=0, nbytes=None, conn=ConnType.RDMA, device=None):
+    def get_then_buffer_get_into(self, ip: str, port: int, dst, *, local_off: int = 0, remote_off: int = 0,
+                                 nbytes: int | None = None, conn: ConnType = ConnType.RDMA, device: str | None = None) -> int:
         """get_remote, then buf.get_into; returns the number of bytes (by default the array's size)."""
         n = nbytes_of(dst) if nbytes is None else nbytes
         self.get_remote(ip, port, local_off, remote_off, n, conn)
@@ -349,19 +357,21 @@ class Session:
 
     # ---- messages
 
-    def ctrl_send(self, peer, tag):
+    def ctrl_send(self, peer: int, tag: int) -> None:
         """Send a number (64 bits, unsigned) to the peer with this id."""
         self._pair.ctrl_send(peer, tag)
 
-    def ctrl_recv(self, peer):
+    def ctrl_recv(self, peer: int) -> int:
         """Receive a number. A server waits until the peer has connected."""
         return self._pair.ctrl_recv(peer)
 
-    def send_data_to(self, ip, port, send_buf_ptr, buf_size, buf_type, conn=ConnType.RDMA):
+    def send_data_to(self, ip: str, port: int, send_buf_ptr: int, buf_size: int, buf_type: MemoryType,
+                     conn: ConnType = ConnType.RDMA) -> None:
         """Send memory at an address through the receiver's buffer, which it overwrites. The peer calls recv_data_from."""
         self._pair.send_data(ip, port, send_buf_ptr, buf_size, MemoryType(buf_type), ConnType(conn))
 
-    def recv_data_from(self, ip, port, recv_buf_ptr, buf_size, buf_type, flag_ptr=0, conn=ConnType.RDMA):
+    def recv_data_from(self, ip: str, port: int, recv_buf_ptr: int, buf_size: int, buf_type: MemoryType, flag_ptr: int = 0,
+                       conn: ConnType = ConnType.RDMA) -> int:
         """Receive into memory at an address; returns the message's length.
 
         flag_ptr: the address of a 64-bit integer that also receives the length; 0: none.
@@ -374,36 +384,38 @@ class Session:
 
     # ---- the first version: the same offset, bias, on both sides
 
-    def put(self, ip, data, bias=0, conn=ConnType.UCX, size=None, device=None):
+    def put(self, ip: str, data, bias: int = 0, conn: ConnType = ConnType.UCX, size: int | None = None,
+            device: str | None = None) -> None:
         """Write an array to the peer's buffer at bias."""
         n = self.buf.put(data, nbytes=size, offset=bias, device=device)
         self.write_to(ip, bias, n, conn)
 
-    def get(self, ip, size, bias=0, conn=ConnType.UCX):
+    def get(self, ip: str, size: int, bias: int = 0, conn: ConnType = ConnType.UCX) -> bytes:
         """Read size bytes of the peer's buffer at bias."""
         self.read_from(ip, bias, size, conn)
         return bytes(self.buf.buffer_get_cpu(nbytes=size, offset=bias))
 
-    def get_into(self, ip, dest, bias=0, conn=ConnType.UCX, size=None, device=None):
+    def get_into(self, ip: str, dest, bias: int = 0, conn: ConnType = ConnType.UCX, size: int | None = None,
+                 device: str | None = None) -> None:
         """Read the peer's buffer at bias into an array."""
         n = nbytes_of(dest) if size is None else size
         self.read_from(ip, bias, n, conn)
         self.buf.get_into(dest, nbytes=n, offset=bias, device=device)
 
-    def put_torch_cuda(self, ip, tensor, bias=0, conn=ConnType.RDMA, size=None):
+    def put_torch_cuda(self, ip: str, tensor, bias: int = 0, conn: ConnType = ConnType.RDMA, size: int | None = None) -> None:
         """put() of a tensor in a device's memory."""
         self.put(ip, tensor, bias, conn, size, "cuda")
 
-    def get_torch_cuda(self, ip, tensor, bias=0, conn=ConnType.RDMA, size=None):
+    def get_torch_cuda(self, ip: str, tensor, bias: int = 0, conn: ConnType = ConnType.RDMA, size: int | None = None) -> None:
         """get_into() a tensor in a device's memory."""
         self.get_into(ip, tensor, bias, conn, size, "cuda")
 
-    def write_to(self, ip, ptr_bias, size, conn=ConnType.RDMA):
+    def write_to(self, ip: str, ptr_bias: int, size: int, conn: ConnType = ConnType.RDMA) -> None:
         """Write this side's buffer to the peer's, at the same offset."""
         self._await_peer(ip, conn)
         self._pair.write_to(ip, ptr_bias, size, ConnType(conn))
 
-    def read_from(self, ip, ptr_bias, size, conn=ConnType.RDMA):
+    def read_from(self, ip: str, ptr_bias: int, size: int, conn: ConnType = ConnType.RDMA) -> None:
         """Read the peer's buffer into this side's, at the same offset."""
         self._await_peer(ip, conn)
         self._pair.read_from(ip, ptr_bias, size, ConnType(conn))
@@ -417,7 +429,8 @@ class Session:
             time.sleep(0.002)
 
 
-def create_session(*, device_id=0, buffer_size=128 * 1024 * 1024, mem_type=MemoryType.CPU, num_chs=1, local_ip=""):
+def create_session(*, device_id: int = 0, buffer_size: int = 128 * 1024 * 1024, mem_type: MemoryType = MemoryType.CPU,
+                   num_chs: int = 1, local_ip: str = "") -> Session:
     """A Session with a new IOBuffer.
 
     >>> import hmc
