@@ -25,6 +25,7 @@
 #include "runtime/device/stream_group.hpp"
 #include "runtime/device/window_devices.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
+#include "runtime/p2p/messenger.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::job {
@@ -266,7 +267,12 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
 
   auto world = base::make_owned<rma::TeamCore>(fabric);
   settings.parameters = model.agree(*world);
+  const p2p::Layout layout(fabric->size, world->all_direct());
+  settings.message_bytes = layout.bytes();
   collectives::attach(*world, settings);
+  const auto& arena = static_cast<const collectives::State&>(*world->collectives).schedules().arena();
+  world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout,
+                                                     env.coll_private);
   // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
@@ -381,6 +387,7 @@ void JobCore::close() {
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
   for (device::OpenStreams* const each : fabric.open_streams) take(each->complete_streams());
+  current_.world.core()->messages->close();
   const std::exception_ptr unheard = current_.world.core()->collectives->close();
   fabric.background.stop();
   fabric.background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers

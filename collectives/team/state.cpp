@@ -37,16 +37,20 @@ State::State(rma::TeamCore& team, const Settings& settings)
       settings_(settings),
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
+  const std::size_t further = team.is_world() ? settings.message_bytes : 0;
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
     schedules_ =
-        std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, DirectTeam::staging_at_start,
+        std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further,
+                                       DirectTeam::staging_at_start,
                                        [this](std::byte* part) { direct_->prepare(part); });
     direct_->join(*schedules_);
   } else {
-    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic);
+    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further);
   }
+  // The id of the team's first window, on which its ranks have agreed.
+  team.agreed_id = static_cast<std::uint32_t>(schedules_->arena().window().id());
   // Earlier exchanges use the parent's schedules or the control plane: a failure of a collective of the world must not
   // reach a rank that is still in Runtime::init.
   team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));

@@ -22,6 +22,7 @@ struct Settings {
   std::string rows_file;  ///< the file's name, for errors
   schedule::CostParameters parameters;
   std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
+  std::uint64_t message_bytes = 0;  ///< of the world's window, for messages
 };
 
 /// Collective over the team. Creates the arenas and both engines, and stores them in team.collectives.

@@ -12,6 +12,7 @@
 #include <hmc/error.hpp>
 #include <hmc/float16.hpp>
 #include <hmc/key_value_store.hpp>
+#include <hmc/message.hpp>
 #include <hmc/plan.hpp>
 #include <hmc/reduction.hpp>
 #include <hmc/registration.hpp>

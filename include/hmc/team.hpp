@@ -11,6 +11,7 @@
 
 #include <hmc/counts.hpp>
 #include <hmc/error.hpp>
+#include <hmc/message.hpp>
 #include <hmc/plan.hpp>
 #include <hmc/reduction.hpp>
 #include <hmc/request.hpp>
@@ -30,6 +31,11 @@ concept Values = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>
     std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
 template <typename R>
 concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+/// Not an array: send(array, bytes, destination) means bytes.
+template <typename R>
+concept MessageValues = Values<R> && !std::is_array_v<std::remove_reference_t<R>>;
+template <typename R>
+concept WritableMessageValues = WritableValues<R> && !std::is_array_v<std::remove_reference_t<R>>;
 template <typename R, typename I>
 concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
 
@@ -131,6 +137,64 @@ class HMC_API Team {
   /// Without close(), the destructor of the last handle frees the memory. The destructor is local and never blocks. No
   /// peer may be in a call of the team when it runs.
   void close();
+
+  // ---- two-sided messages. A message has a source and a destination (ranks of this team), a tag (0 or greater), and
+  // 0 or more bytes. Messages of different teams never match.
+  //
+  // Matching, as in MPI: a receive takes the first message of its source with its tag. Messages from one rank to another
+  // on one team are received in the order of the sends. any_source and any_tag match any rank and any tag. A rank may
+  // send to itself.
+  //
+  // Completion. A send is complete when its buffer may be reused:
+  //  - eager: up to 8 KiB (less in a job of many ranks), while the receiver has room for them: without the receiver
+  //  - rendezvous, above that: when a receive has matched it and the bytes are copied
+  //  - flow control: if the receiver doesn't receive, small messages become rendezvous messages too, and a send that
+  //    finds no room waits. isend never waits, and stays in flight.
+  //
+  // Progress: as for non-blocking collectives (see Request).
+  //
+  // Errors
+  //  - truncation: a message is longer than the buffer of the receive that it matches. The receive throws
+  //    Error{mismatch}, which names both ranks and both sizes; the message is dropped, the buffer unchanged. The send
+  //    succeeds, and the team stays usable.
+  //  - timeout: the deadline (HMC_TIMEOUT_S) has passed. A receive is cancelled. A rendezvous send may be in progress at
+  //    the receiver, so further sends to this rank, and its receives from this rank, throw Error{error}.
+  //  - peer_failed, aborted: a rank has died, or the job was aborted. All messages of this rank in flight end.
+  //  - mismatch: the awaited rank on this node has been in Runtime::close for 1 s.
+  //
+  // Buffers: any memory, as for collectives. Device memory is staged through host memory.
+  void send(const void* data, std::size_t bytes, int destination, int tag = 0);
+  /// Receives a message of up to `capacity` bytes. The status has its length.
+  MessageStatus recv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag);
+  /// The buffer stays in use until the request is complete. Request::abandon doesn't cancel a send.
+  Request isend(const void* data, std::size_t bytes, int destination, int tag = 0);
+  /// `status`, if not null, is written before the request is complete, and stays in use until then.
+  /// Request::abandon cancels a receive that no message has matched. Else the buffer stays in use until it is complete.
+  Request irecv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag,
+                MessageStatus* status = nullptr);
+  /// A send and a receive at the same time. The buffers must not overlap.
+  MessageStatus sendrecv(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
+                         std::size_t capacity, int source = any_source, int recv_tag = any_tag);
+  /// Waits for a message that a receive with these arguments would take. It isn't received.
+  MessageStatus probe(int source = any_source, int tag = any_tag);
+  /// As probe, without waiting: false if there is no such message. Makes progress.
+  bool iprobe(int source = any_source, int tag = any_tag, MessageStatus* status = nullptr);
+
+  /// Messages of ranges: vectors, arrays, spans; not C arrays, whose length would be ambiguous. Sizes are
+  /// those of the ranges; the status counts bytes.
+  template <detail::MessageValues I> void send(const I& in, int destination, int tag = 0) {
+    send(std::ranges::data(in), std::ranges::size(in) * detail::value_bytes<I>, destination, tag);
+  }
+  template <detail::WritableMessageValues O> MessageStatus recv(O&& out, int source = any_source, int tag = any_tag) {
+    return recv(std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<O>, source, tag);
+  }
+  template <detail::MessageValues I> Request isend(const I& in, int destination, int tag = 0) {
+    return isend(std::ranges::data(in), std::ranges::size(in) * detail::value_bytes<I>, destination, tag);
+  }
+  template <detail::WritableMessageValues O>
+  Request irecv(O&& out, int source = any_source, int tag = any_tag, MessageStatus* status = nullptr) {
+    return irecv(std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<O>, source, tag, status);
+  }
 
   // ---- collectives: blocking
   /// Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets.

@@ -81,6 +81,9 @@ const char* name_of(Activity activity) noexcept {
     case Activity::put: return "put";
     case Activity::get: return "get";
     case Activity::atomic: return "an atomic operation";
+    case Activity::send: return "send";
+    case Activity::recv: return "recv";
+    case Activity::probe: return "probe";
   }
   return "unknown";
 }

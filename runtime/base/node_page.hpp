@@ -38,7 +38,10 @@ enum class Activity : std::uint32_t {
   put,
   get,
   atomic,
-  last = atomic,
+  send,
+  recv,
+  probe,
+  last = probe,
 };
 const char* name_of(Activity activity) noexcept;
 

@@ -23,6 +23,10 @@ namespace hmc::device {
 class OpenStreams;
 }
 
+namespace hmc::p2p {
+class Messenger;
+}
+
 namespace hmc::rma {
 
 class WindowCore;
@@ -131,6 +135,7 @@ class Fabric {
   std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world
   std::vector<device::OpenStreams*> open_streams;  ///< of all teams
   CurrentOperation operation;
+  p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// Replaces job_timeout (negative) by this runtime's timeout.

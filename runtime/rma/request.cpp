@@ -96,6 +96,7 @@ void Request::wait(Timeout timeout) {
     if (status.code == Code::timeout) source->expired(ticket_);  // it can no longer complete
     return end(window, status);
   }
+  if (source != nullptr && source->is_transfer()) note.watch = source->watch();
   base::Status status;
   {
     std::optional<progress::Background::Waiting> waiting;

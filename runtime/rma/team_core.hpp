@@ -19,6 +19,14 @@ class CollectiveState {
   virtual std::exception_ptr close() = 0;
 };
 
+/// The two-sided messages of a job. runtime/p2p implements it; the world only owns it.
+class MessageState {
+ public:
+  virtual ~MessageState() = default;
+  /// Before the barrier of Runtime::close: waits until no peer needs this rank, and ends the operations in flight.
+  virtual void close() = 0;
+};
+
 /// world_rank() and rank_of() convert between team ranks, which windows and collectives use, and world ranks, which
 /// wires, wait notes, statuses and errors use.
 class TeamCore : public std::enable_shared_from_this<TeamCore> {
@@ -71,6 +79,8 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   }
 
   bool closed = false;
+  /// Equal on all ranks of the team, and different from those of each rank's other teams. Set with `collectives`.
+  std::uint32_t agreed_id = 0;
   int open_windows = 0;  ///< windows of the user
 
  private:
@@ -81,7 +91,8 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   std::shared_ptr<base::Exchange> exchange_;  // null for the world
 
  public:
-  std::unique_ptr<CollectiveState> collectives;  ///< last, so destroyed first: it uses all members above
+  std::unique_ptr<CollectiveState> collectives;  ///< destroyed before the members above, which it uses
+  std::unique_ptr<MessageState> messages;        ///< of the world; destroyed first: it uses the window of `collectives`
 };
 
 }  // namespace hmc::rma

@@ -1,0 +1,663 @@
+// The calls, operations and failures of Messenger. Sends are in sends.cpp, receives in receives.cpp.
+#include "runtime/p2p/messenger.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+
+#include "runtime/memory/pointer_lookup.hpp"
+
+namespace hmc::p2p {
+
+using base::Status;
+
+namespace {
+
+/// A ticket consists of the run number of its operation (upper bits) and the operation's index + 1.
+constexpr unsigned index_bits = 24;
+constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
+/// A rank that is in Runtime::close for this time sends nothing more. Its last messages may still be on the way.
+constexpr std::int64_t closing_limit_ns = 1'000'000'000;
+
+}  // namespace
+
+Messenger::Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
+                     const Layout& layout, std::string_view private_buffers)
+    : fabric_(world.fabric()),
+      window_(*window),
+      shared_window_(window),
+      offset_(offset),
+      layout_(layout),
+      area_(window->data() + offset),
+      reads_(private_buffers),
+      // Larger messages are faster with one copy. A record takes at most a quarter of the ring.
+      eager_max_(std::min<std::size_t>(layout.ring_bytes() / 4 - sizeof(Header), 8192)),
+      eager_budget_(4 * layout.ring_bytes()) {
+  const auto ranks = static_cast<std::size_t>(fabric_.size);
+  peers_.resize(ranks);
+  senders_.reserve(ranks);
+  busy_.reserve(ranks);
+  source_index_ = fabric_.tickets.add(*this);
+  fabric_.messages = this;
+}
+
+Messenger::~Messenger() {
+  {
+    const auto guard = hold();
+    end();
+  }
+  fabric_.tickets.remove(source_index_);
+  if (fabric_.messages == this) fabric_.messages = nullptr;
+}
+
+void Messenger::close() {
+  const auto is_needed = [this]() noexcept {
+    const auto guard = hold();
+    step(By::owner);
+    return !busy_.empty() && failure_.ok();
+  };
+  if (is_needed()) {
+    const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
+    // A failure isn't reported here: the barrier of the close reports it.
+    (void)fabric_.waiter.until({base::Activity::closing}, [&]() noexcept { return !is_needed(); }, fabric_.timeout);
+  }
+  const auto guard = hold();
+  end();
+}
+
+/// On return no operation accesses the caller's buffers. The puts in flight end: their sources are freed.
+void Messenger::end() noexcept {
+  if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime is closed");
+  for (Slot& slot : slots_)
+    if (slot.operation != nullptr && slot.is_direct) rma::end_receive_into(window_, slot.direct);
+  slots_ = {};
+  slots_in_use_ = 0;
+  for (Operation* const send : putting_)
+    for (transport::Ticket& piece : send->pieces)
+      if (piece != transport::done) fabric_.tickets.abandon(send->peer->wire, std::exchange(piece, transport::done));
+  putting_.clear();
+  for (const auto& peer : peers_) {
+    if (peer == nullptr) continue;
+    for (const transport::Ticket put : peer->puts) fabric_.tickets.abandon(peer->wire, put);
+    if (peer->credit_put != transport::done) fabric_.tickets.abandon(peer->wire, peer->credit_put);
+    peer->puts.clear();
+    peer->credit_put = transport::done;
+    peer->busy = false;
+    while (!peer->unexpected.is_empty()) delete peer->unexpected.pop_front();
+  }
+  busy_.clear();
+  unexpected_ = 0;
+  in_flight_ = 0;
+  unshare();
+}
+
+void Messenger::fail(const Status& status) noexcept {
+  if (!failure_.ok()) return;
+  failure_ = status;
+  // The callers of operations in flight get this error and may free their buffers.
+  for (Slot& slot : slots_)
+    if (slot.operation != nullptr && slot.is_direct) {
+      rma::end_receive_into(window_, slot.direct);
+      slot.is_direct = false;
+    }
+  for (Operation* const send : putting_)
+    for (transport::Ticket& piece : send->pieces)
+      if (piece != transport::done) fabric_.tickets.abandon(send->peer->wire, std::exchange(piece, transport::done));
+  putting_.clear();
+  for (Peer* const peer : busy_) peer->busy = false;
+  busy_.clear();
+  in_flight_ = 0;
+  count_move();
+}
+
+// ---- the shared state
+
+std::unique_lock<std::mutex> Messenger::hold() const noexcept {
+  return driven_ ? hold_always() : std::unique_lock<std::mutex>();
+}
+std::unique_lock<std::mutex> Messenger::hold_always() const noexcept {
+  return fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock()) : std::unique_lock<std::mutex>();
+}
+
+void Messenger::share() {
+  if (driven_) return;
+  fabric_.background.add(*this);
+  try {
+    fabric_.waiter.add_progress(this);
+  } catch (...) {
+    fabric_.background.remove(*this);
+    throw;
+  }
+  driven_ = true;
+}
+
+void Messenger::unshare() noexcept {
+  if (!driven_) return;
+  fabric_.waiter.remove_progress(this);
+  fabric_.background.remove(*this);
+  driven_ = false;
+}
+
+Messenger::Peer& Messenger::peer_of(int world) {
+  std::unique_ptr<Peer>& place = peers_[static_cast<std::size_t>(world)];
+  if (place != nullptr) [[likely]]
+    return *place;
+  auto peer = std::make_unique<Peer>();
+  const rma::WindowPeer& to = window_.peers()[static_cast<std::size_t>(world)];
+  peer->world = world;
+  peer->channel = to.channel;
+  peer->wire = to.wire;
+  if (to.direct != nullptr) {
+    peer->area = to.direct + offset_;
+    peer->ring = RingWriter(peer->area + layout_.ring(fabric_.rank), layout_.ring_bytes());
+  } else {
+    peer->copy_of_ring = std::make_unique<std::byte[]>(layout_.ring_bytes());
+    peer->ring = RingWriter(peer->copy_of_ring.get(), layout_.ring_bytes());
+  }
+  peer->inbox = RingReader(area_ + layout_.ring(world), layout_.ring_bytes());
+  peer->controls.reserve(16);
+  peer->puts.reserve(64);
+  place = std::move(peer);
+  return *place;
+}
+
+void Messenger::mark_busy(Peer& peer) noexcept {
+  if (peer.busy) return;
+  peer.busy = true;
+  busy_.push_back(&peer);  // reserved
+}
+
+int Messenger::progress() noexcept {
+  if (!fabric_.background.is_running()) return step(By::owner);
+  const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
+  return guard.owns_lock() ? step(By::owner) : 0;  // otherwise the progress thread holds the lock and makes progress
+}
+
+int Messenger::step(By who) noexcept {
+  if (!failure_.ok()) [[unlikely]]
+    return 0;
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
+    fail(aborted);
+    return 1;
+  }
+  by_owner_ = who == By::owner;
+  const std::uint64_t before = moves();
+  find_new_senders();
+  for (std::size_t i = 0; i < senders_.size(); ++i) receive_from(*senders_[i]);
+  if (slots_in_use_ > 0) receive_slots();
+  if (!putting_.empty()) complete_pieces();
+  for (std::size_t i = 0; i < busy_.size(); ++i) {
+    Peer& peer = *busy_[i];
+    push(peer);
+    if (!failure_.ok()) break;
+    if (!peer.controls.empty() || !peer.waiting.is_empty() || !peer.puts.empty() || peer.credit_put != transport::done)
+      continue;
+    peer.busy = false;
+    busy_[i--] = busy_.back();
+    busy_.pop_back();
+  }
+  return static_cast<int>(moves() - before);
+}
+
+// ---- operations
+
+Messenger::Operation& Messenger::allocate() {
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>());
+    free_.reserve(operations_.size());
+    putting_.reserve(operations_.size());
+    operations_.back()->ticket = operations_.size();
+    free_.push_back(operations_.back().get());
+  }
+  Operation& taken = *free_.back();
+  free_.pop_back();
+  taken.ticket += std::uint64_t{1} << index_bits;
+  taken.outcome = {};
+  taken.is_held = true;
+  taken.status = nullptr;
+  taken.got = {};
+  taken.got_from = -1;
+  taken.total = taken.granted = taken.moved = 0;
+  taken.pieces = {};
+  return taken;
+}
+
+Messenger::Operation* Messenger::find(std::uint64_t ticket) const noexcept {
+  const std::uint64_t index = (ticket & index_mask) - 1;
+  if (index >= operations_.size()) return nullptr;
+  Operation* const found = operations_[index].get();
+  return found->ticket == ticket && found->is_under_way() ? found : nullptr;
+}
+
+void Messenger::finish(Operation& operation, const Status& status) noexcept {
+  operation.outcome = status;
+  if (!operation.is_send && status.ok()) {
+    if (operation.copies != nullptr) operation.outcome = operation.copies->finish();
+    if (operation.status != nullptr) *operation.status = operation.got;
+  }
+  operation.copies.reset();
+  operation.stage = Stage::over;
+  --in_flight_;
+  count_move();
+  if (operation.outcome.ok() && !operation.is_held) free_.push_back(&operation);  // reserved
+}
+
+void Messenger::release(Operation& operation) noexcept {
+  operation.outcome = {};  // a copy of its request may be tested again
+  free_.push_back(&operation);
+}
+
+Messenger::Operation& Messenger::start_send(const Call& call) {
+  Peer& peer = peer_of(call.team.world_rank(call.peer));
+  Operation& send = allocate();
+  try {
+    send.copies.reset();
+    send.data = static_cast<std::byte*>(call.data);
+    if (device::need_host_copies(call.data, nullptr)) [[unlikely]] {
+      send.copies = std::make_unique<device::HostCopies>(fabric_, call.name, call.data, call.bytes, nullptr, 0,
+                                                         device::Output::unchanged);
+      rma::require(fabric_, send.copies->take(), {call.name, peer.world, 0, call.bytes, true});
+      send.data = static_cast<std::byte*>(const_cast<void*>(send.copies->in()));
+    }
+    share();
+  } catch (...) {
+    send.copies.reset();
+    free_.push_back(&send);
+    throw;
+  }
+  send.is_send = true;
+  send.bytes = call.bytes;
+  send.team = call.team.agreed_id;
+  send.source = call.team.rank();
+  send.tag = call.tag;
+  send.peer = &peer;
+  send.stage = Stage::queued;
+  send.remote = {send.ticket, reinterpret_cast<std::uintptr_t>(send.data), 0, 0, 0, 0, -1};
+  if (call.bytes > 0) {
+    const transport::ReadProbe probe = reads_.probe();
+    const bool readable =
+        reads_.wanted() && (!memory::devices_present() || reads_.is_readable(send.data, call.bytes));
+    send.remote.probe_address = probe.address;
+    send.remote.probe_nonce = probe.nonce;
+    send.remote.process = readable ? probe.process : -1;
+    if (const auto* const in = peer.area == nullptr
+                                   ? nullptr
+                                   : fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
+      send.remote.window = in->id() + 1;
+      send.remote.offset = static_cast<std::uint64_t>(send.data - in->data());
+    }
+  }
+  ++in_flight_;
+  peer.waiting.push_back(send);
+  push(peer);
+  if (!peer.waiting.is_empty() || !peer.controls.empty() || !peer.puts.empty()) mark_busy(peer);
+  return send;
+}
+
+Messenger::Operation& Messenger::start_receive(const Call& call, MessageStatus* status) {
+  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  Operation& receive = allocate();
+  try {
+    receive.copies.reset();
+    receive.data = static_cast<std::byte*>(call.data);
+    if (device::need_host_copies(nullptr, call.data)) [[unlikely]] {
+      receive.copies = std::make_unique<device::HostCopies>(fabric_, call.name, nullptr, 0, call.data, call.bytes,
+                                                            device::Output::parts);
+      rma::require(fabric_, receive.copies->take(), {call.name, -1, 0, call.bytes, true});
+      receive.data = static_cast<std::byte*>(receive.copies->out());
+    }
+    share();
+  } catch (...) {
+    receive.copies.reset();
+    free_.push_back(&receive);
+    throw;
+  }
+  receive.is_send = false;
+  receive.bytes = call.bytes;
+  receive.team = call.team.agreed_id;
+  receive.tag = call.tag;
+  receive.peer = only;
+  receive.status = status;
+  receive.order = ++orders_;
+  receive.stage = Stage::posted;
+  ++in_flight_;
+  by_owner_ = true;
+  if (Unexpected* const found = find_unexpected(only, {receive.team, receive.tag})) {
+    Peer& from = *peers_[static_cast<std::size_t>(found->envelope.world)];
+    from.unexpected.remove(*found);
+    --unexpected_;
+    const std::unique_ptr<Unexpected> owned(found);
+    deliver(receive, from, owned->envelope, owned->data.get());
+    return receive;
+  }
+  (only != nullptr ? only->posted : posted_any_).push_back(receive);
+  step(By::owner);
+  return receive;
+}
+
+/// Called when the caller gives up: on return its buffer isn't accessed any more, or the pair has failed.
+void Messenger::cancel(Operation& operation) noexcept {
+  switch (operation.stage) {
+    case Stage::over: return;
+    case Stage::posted: (operation.peer != nullptr ? operation.peer->posted : posted_any_).remove(operation); break;
+    case Stage::queued: operation.peer->waiting.remove(operation); break;
+    case Stage::published: {
+      // The receiver may read the buffer at any time. It checks the word after each read, and drops what it has read.
+      Peer& peer = *operation.peer;
+      peer.revoked = true;
+      put_word(peer, layout_.line(fabric_.rank) + offsetof(PairLine, revoked), 1);
+      base::full_fence();  // the caller's next stores to the buffer come after the word
+      for (transport::Ticket& piece : operation.pieces)
+        if (piece != transport::done) fabric_.tickets.abandon(peer.wire, std::exchange(piece, transport::done));
+      std::erase(putting_, &operation);
+      break;
+    }
+    case Stage::granting:
+      for (Slot& slot : slots_) {
+        if (slot.operation != &operation) continue;
+        // The sender may still write to the slot, so the slot isn't used again.
+        if (slot.is_direct) rma::end_receive_into(window_, slot.direct);
+        slot.is_direct = false;
+      }
+      wanting_slots_.remove(operation);
+      operation.copies.reset();
+      operation.status = nullptr;
+      operation.data = nullptr;   // the remaining pieces are dropped
+      operation.is_held = false;  // released after the last of them
+      return;
+  }
+  operation.copies.reset();
+  operation.stage = Stage::over;
+  if (failure_.ok()) --in_flight_;
+}
+
+// ---- waits and tests
+
+MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
+  Status outcome;
+  const auto over = [&]() noexcept {
+    const auto guard = hold();
+    step(By::owner);
+    outcome = operation.is_under_way() ? failure_ : operation.outcome;
+    return !operation.is_under_way() || !failure_.ok();
+  };
+  const int world = operation.peer != nullptr ? operation.peer->world : -1;
+  const base::WaitNote note{call.activity, world, 0, this, call.bytes};
+  Status waited;
+  for (std::uint64_t before = 0;;) {  // a message in pieces may take longer than the timeout
+    before = moves();
+    waited = fabric_.waiter.until(note, over, fabric_.timeout);
+    if (waited.code != Code::timeout || moves() == before || operation.stage != Stage::granting) break;
+  }
+  const Status status = waited.ok() ? outcome : waited;
+  {
+    const auto guard = hold();
+    const MessageStatus got = operation.got;
+    failed_ = {waited.ok() && outcome.code == Code::mismatch, operation.bytes, got, operation.got_from};
+    if (status.code == Code::peer_failed || status.code == Code::aborted) fail(status);
+    cancel(operation);
+    if (!operation.is_under_way()) release(operation);
+    unshare_if_idle();
+    if (status.ok()) return got;
+  }
+  throw_error(status, call.name, world, call.bytes);
+}
+
+Status Messenger::test(std::uint64_t ticket) noexcept {
+  const Visit visit(fabric_.background, driven_, progress::Background::Entry::asks);
+  if (!visit) return Status::in_progress();  // the progress thread holds the lock, and a test never waits
+  failed_ = {};
+  Operation& operation = *operations_[(ticket & index_mask) - 1];
+  const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.is_under_way(); };
+  for (int look = 0; look < 2 && !over(); ++look) {
+    if (!failure_.ok()) return failure_;
+    step(By::owner);
+    if (look == 0 && !over())
+      for (const auto& wire : fabric_.wires) wire->progress();
+  }
+  if (!over()) return failure_.ok() ? Status::in_progress() : failure_;
+  unshare_if_idle();
+  if (operation.ticket != ticket) return {};
+  const Status outcome = operation.outcome;
+  failed_ = {outcome.code == Code::mismatch, operation.bytes, operation.got, operation.got_from};
+  if (!outcome.ok()) release(operation);
+  return outcome;
+}
+
+void Messenger::abandon(std::uint64_t ticket) noexcept {
+  const auto guard = hold();
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
+  Operation* const operation = find(ticket);
+  if (operation == nullptr || operation->stage != Stage::posted) return;
+  cancel(*operation);
+  release(*operation);
+  unshare_if_idle();
+}
+
+/// In a long wait for the messages of note.peer; -1: of any rank.
+Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
+  if (note.peer >= 0) {
+    const auto guard = hold();
+    if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
+      return Status::failure(Code::error, "an earlier send of this rank has timed out", note.peer);
+  }
+  int closing = note.peer;
+  if (note.peer >= 0) {
+    if (note.peer == fabric_.rank || !fabric_.tickets.is_closing(note.peer)) closing = -1;
+  } else {
+    for (int rank = 0; rank < fabric_.size; ++rank) {
+      if (rank == fabric_.rank) continue;
+      if (!fabric_.tickets.is_closing(rank)) {
+        closing = -1;
+        break;
+      }
+      closing = rank;
+    }
+  }
+  if (closing < 0 || closing != closing_peer_) closing_since_ = now;
+  closing_peer_ = closing;
+  if (closing < 0 || now - closing_since_ < closing_limit_ns) return {};
+  return Status::failure(Code::mismatch, "the awaited rank has called Runtime::close", closing);
+}
+
+void Messenger::throw_failure(const Status& status, const char* operation) {
+  throw_error(status, operation, -1, failed_.capacity);
+}
+
+void Messenger::throw_error(const Status& status, const char* name, int world, std::size_t bytes) {
+  if (failed_.is_truncation) {
+    ErrorDetail detail;
+    detail.code = status.code;
+    detail.operation = name;
+    detail.rank = fabric_.rank;
+    detail.peer = failed_.world;
+    detail.message = fmt::format("truncated: rank {} sent {} bytes with tag {}, and rank {} receives into {} bytes",
+                                 failed_.world, failed_.got.bytes, failed_.got.tag, fabric_.rank, failed_.capacity);
+    failed_ = {};
+    throw Error(std::move(detail));
+  }
+  failed_ = {};
+  if (status.code == Code::closed && status.peer < 0) rma::throw_closed_runtime(fabric_, name);
+  // A rank that has reported a mismatch in a collective may have left: that is the cause.
+  const int cause = status.peer >= 0 ? status.peer : world;
+  if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause); other != nullptr && !status.ok())
+    other->throw_failure(status, name);
+  rma::throw_status(fabric_, status, {name, world, 0, bytes, true});
+}
+
+/// A failure is reported by the request.
+Request Messenger::leave_in_flight(Operation& operation, const Call& call) {
+  const int world = operation.peer != nullptr ? operation.peer->world : -1;
+  operation.is_held = false;
+  const bool is_over = !operation.is_under_way() && operation.outcome.ok();
+  if (is_over) {
+    release(operation);
+    unshare_if_idle();
+  }
+  return Request::from_raw({shared_window_.lock().get(), is_over ? 0 : operation.ticket, call.name, source_index_, world});
+}
+
+void Messenger::require_usable(const Call& call) const {
+  if (!failure_.ok()) [[unlikely]] {
+    if (failure_.code == Code::closed) rma::throw_closed_runtime(fabric_, call.name);
+    rma::throw_status(fabric_, failure_, {call.name, -1, 0, call.bytes, true});
+  }
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]]
+    rma::throw_status(fabric_, aborted, {call.name, -1, 0, call.bytes, true});
+}
+
+// ---- the calls
+
+void Messenger::send(const Call& call) {
+  using Entry = progress::Background::Entry;
+  require_usable(call);
+  Peer& peer = peer_of(call.team.world_rank(call.peer));
+  if (!memory::devices_present()) [[likely]] {
+    bool is_done = false;
+    {
+      const auto guard = hold();
+      is_done = try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes);
+    }
+    if (is_done && (peer.area != nullptr || driven_ || peer.puts.empty())) [[likely]]
+      return;
+    if (is_done) {  // without operations in flight nothing else completes the puts
+      for (const transport::Ticket put : peer.puts) {
+        const Status status = fabric_.tickets.finish(peer.wire, put, {call.activity, peer.world}, fabric_.timeout);
+        if (status.ok()) continue;
+        peer.puts.clear();
+        fail(status);
+        throw_error(status, call.name, peer.world, call.bytes);
+      }
+      peer.puts.clear();
+      return;
+    }
+  }
+  if (peer.revoked)
+    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
+                peer.world, call.bytes);
+  const progress::Background::Waiting waiting(fabric_.background, Entry::blocks);
+  Operation* operation = nullptr;
+  {
+    const auto guard = hold_always();
+    operation = &start_send(call);
+  }
+  wait_for(call, *operation);
+}
+
+Request Messenger::isend(const Call& call) {
+  require_usable(call);
+  Peer& peer = peer_of(call.team.world_rank(call.peer));
+  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
+    const auto guard = hold();
+    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
+      return Request::from_raw({nullptr, 0, call.name, source_index_, peer.world});
+  }
+  if (peer.revoked)
+    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
+                peer.world, call.bytes);
+  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  Operation& operation = start_send(call);
+  return leave_in_flight(operation, call);
+}
+
+/// The fast path of recv: the next message of the source matches, and it is eager. Otherwise it stays in its ring.
+bool Messenger::receive_at_once(const Call& call, MessageStatus& status) {
+  Peer* from = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  if (from != nullptr ? !from->unexpected.is_empty() : unexpected_ > 0) return false;
+  const Header* record = nullptr;
+  const auto arrived = [&]() noexcept {
+    if (call.peer >= 0) {
+      record = from->inbox.peek();
+      return record != nullptr;
+    }
+    find_new_senders();
+    for (Peer* const sender : senders_) {
+      record = sender->inbox.peek();
+      from = sender;
+      if (record != nullptr) return true;
+    }
+    return false;
+  };
+  const int world = call.peer >= 0 ? from->world : -1;
+  const base::WaitNote note{call.activity, world, 0, this, call.bytes};
+  if (const Status waited = fabric_.waiter.until(note, arrived, fabric_.timeout); !waited.ok()) [[unlikely]] {
+    if (waited.code == Code::peer_failed || waited.code == Code::aborted) fail(waited);
+    throw_error(waited, call.name, world, call.bytes);
+  }
+  if (kind_of(record->stamp) != Kind::eager || record->team != call.team.agreed_id ||
+      (call.tag != any_tag && record->tag != call.tag) || record->bytes > call.bytes)
+    return false;
+  status = {record->source, record->tag, static_cast<std::size_t>(record->bytes)};
+  if (record->bytes > 0) std::memcpy(call.data, record + 1, record->bytes);
+  from->inbox.consume(record_bytes(record->payload));
+  note_matched(*from, status.bytes);
+  if (!busy_.empty()) [[unlikely]] {  // a put of the number of consumed bytes is in flight on a wire
+    const Visit visit(fabric_.background, true, progress::Background::Entry::blocks);
+    share();
+  }
+  return true;
+}
+
+MessageStatus Messenger::recv(const Call& call) {
+  require_usable(call);
+  if (MessageStatus status; !driven_ && !memory::devices_present() && receive_at_once(call, status)) [[likely]]
+    return status;
+  const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
+  Operation* operation = nullptr;
+  {
+    const auto guard = hold_always();
+    operation = &start_receive(call, nullptr);
+  }
+  return wait_for(call, *operation);
+}
+
+Request Messenger::irecv(const Call& call, MessageStatus* status) {
+  require_usable(call);
+  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  Operation& operation = start_receive(call, status);
+  return leave_in_flight(operation, call);
+}
+
+MessageStatus Messenger::sendrecv(const Call& out, const Call& in) {
+  Request sent = isend(out);
+  const MessageStatus status = recv(in);
+  sent.wait();
+  return status;
+}
+
+bool Messenger::iprobe(const Call& call, MessageStatus& status) {
+  require_usable(call);
+  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  for (const auto& wire : fabric_.wires) wire->progress();
+  const auto guard = hold();
+  step(By::owner);
+  if (!failure_.ok()) require_usable(call);
+  const Unexpected* const found = find_unexpected(only, {call.team.agreed_id, call.tag});
+  if (found == nullptr) return false;
+  status = {found->envelope.source, found->envelope.tag, found->envelope.bytes};
+  return true;
+}
+
+MessageStatus Messenger::probe(const Call& call) {
+  require_usable(call);
+  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  std::optional<progress::Background::Waiting> waiting;
+  if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
+  MessageStatus status;
+  const auto arrived = [&]() noexcept {
+    const auto guard = hold();
+    step(By::owner);
+    const Unexpected* const found = find_unexpected(only, {call.team.agreed_id, call.tag});
+    if (found != nullptr) status = {found->envelope.source, found->envelope.tag, found->envelope.bytes};
+    return found != nullptr || !failure_.ok();
+  };
+  const int world = only != nullptr ? only->world : -1;
+  const Status waited = fabric_.waiter.until({call.activity, world, 0, this, 0}, arrived, fabric_.timeout);
+  if (!waited.ok()) throw_error(waited, call.name, world, 0);
+  require_usable(call);
+  return status;
+}
+
+}  // namespace hmc::p2p

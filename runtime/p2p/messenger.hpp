@@ -1,0 +1,266 @@
+// Messenger: the two-sided messages of one rank, of all teams of a job.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include <hmc/message.hpp>
+#include <hmc/request.hpp>
+
+#include "runtime/base/wait.hpp"
+#include "runtime/device/host_copies.hpp"
+#include "runtime/p2p/layout.hpp"
+#include "runtime/p2p/matching.hpp"
+#include "runtime/p2p/ring.hpp"
+#include "runtime/progress/background.hpp"
+#include "runtime/progress/tickets.hpp"
+#include "runtime/rma/begin.hpp"
+#include "runtime/rma/team_core.hpp"
+#include "runtime/rma/window_core.hpp"
+#include "runtime/transport/shm/peer_reads.hpp"
+
+namespace hmc::p2p {
+
+/// A call as the user made it.
+struct Call {
+  const rma::TeamCore& team;
+  const char* name;  ///< for errors
+  base::Activity activity;
+  int peer;  ///< rank in the team; any_source: -1
+  int tag;
+  void* data;  ///< a send only reads it
+  std::size_t bytes;
+};
+
+/// Sends.
+///  - eager: the bytes go into the receiver's ring with the header. The send is complete.
+///  - rendezvous: the header goes into the ring. The receiver copies the bytes from the sender's memory and answers
+///    `finished`. If it can't, it grants slots of its own memory, and the sender puts the bytes there in pieces.
+///
+/// Flow control. A send without room in the ring waits (isend: stays in flight), in order. The receiver moves messages
+/// without a receive out of the ring, so a ring never blocks a later message that has a receive. Their memory is
+/// bounded: if the eager messages that no receive has matched exceed a budget per pair, the sender chooses rendezvous.
+///
+/// Progress. A blocking call without operations in flight takes no lock. Operations in flight progress in every wait of
+/// this rank, in tests of their requests, and in the progress thread.
+///
+/// Failure. After a death or an abort all operations end, and all later calls throw that error. After a timeout of a
+/// rendezvous send the pair has failed in this direction, because the receiver may be reading the buffer.
+///
+/// Threads: as ScheduleTeam: one, plus the progress thread while `driven_` is true. Then public functions take
+/// Background's lock, and private functions require it.
+class Messenger final : public rma::MessageState,
+                        public base::Progress,
+                        public progress::TicketSource,
+                        public progress::Started,
+                        public base::Watch {
+ public:
+  /// `window`: of the world; it has this rank's Layout at `offset`, and outlives this object. `private_buffers`:
+  /// HMC_COLL_PRIVATE.
+  Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
+            const Layout& layout, std::string_view private_buffers);
+  ~Messenger() override;
+  /// Waits until no peer needs this rank, then ends the operations in flight. Before the world's barrier of the close.
+  void close() override;
+
+  // ---- the calls. The arguments are checked. Throw Error.
+  void send(const Call& call);
+  MessageStatus recv(const Call& call);
+  Request isend(const Call& call);
+  Request irecv(const Call& call, MessageStatus* status);
+  MessageStatus sendrecv(const Call& out, const Call& in);
+  MessageStatus probe(const Call& call);
+  bool iprobe(const Call& call, MessageStatus& status);
+
+  // ---- for waits, requests and the progress thread
+  int progress() noexcept override;
+  base::Status test(std::uint64_t ticket) noexcept override;
+  void expired(std::uint64_t) noexcept override {}
+  // Relaxed: callers only check if the count changes. test() orders the access to the data.
+  std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
+  [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  base::Watch* watch() noexcept override { return this; }
+  bool is_transfer() const noexcept override { return true; }
+  /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use, except
+  /// after a death or an abort.
+  void abandon(std::uint64_t ticket) noexcept override;
+  int step(By who) noexcept override;
+  bool goes_on() const noexcept override { return in_flight_ > 0 || !busy_.empty(); }
+  bool waits_for_stream() const noexcept override { return false; }
+  void end() noexcept override;
+  base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
+
+ private:
+  using Visit = progress::Background::Visit;
+  enum class Stage : std::uint8_t {
+    queued,     ///< a send that waits for room
+    published,  ///< a rendezvous: its header is in the ring
+    posted,     ///< a receive without a message
+    granting,   ///< a receive whose message comes in pieces
+    over,
+  };
+  struct Peer;
+  struct Operation {
+    Stage stage = Stage::over;
+    bool is_send = false;
+    bool is_held = false;  ///< the call that has started it releases it; else its completion, or the test of a failure
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t team = 0;
+    std::int32_t source = -1;  ///< send: this rank in the team
+    std::int32_t tag = 0;
+    Peer* peer = nullptr;  ///< null: a receive from any source
+    std::uint64_t ticket = 0;
+    std::uint64_t order = 0;  ///< of posted receives
+    base::Status outcome;
+    MessageStatus got;
+    int got_from = -1;  ///< world rank
+    MessageStatus* status = nullptr;
+    std::unique_ptr<device::HostCopies> copies;
+    Remote remote{};  ///< send: where the bytes are; granting: the sender's request
+    std::uint64_t total = 0, granted = 0, moved = 0;
+    std::array<transport::Ticket, Layout::slots> pieces{};  ///< puts in flight
+    Operation* next = nullptr;
+    bool is_under_way() const noexcept { return stage != Stage::over; }
+  };
+  struct Control {
+    Kind kind;
+    std::uint64_t bytes;
+    std::array<std::uint64_t, 4> words;
+  };
+  struct Peer {
+    int world = -1;
+    std::byte* area = nullptr;  ///< the peer's Layout, if this rank can store into it
+    transport::Channel* channel = nullptr;
+    int wire = 0;
+    bool announced = false;
+    bool busy = false;  ///< in busy_
+    bool revoked = false;
+    rma::FabricPeer::Readable readable = rma::FabricPeer::Readable::untested;
+    // to the peer
+    RingWriter ring;
+    std::unique_ptr<std::byte[]> copy_of_ring;  ///< from which the wire puts
+    std::uint64_t eager_cost = 0;               ///< of all eager messages
+    std::uint64_t matched_cost = 0;             ///< of those that the peer has matched, as far as known
+    Fifo<Operation> waiting;
+    std::vector<Control> controls;
+    std::vector<transport::Ticket> puts;  ///< of records, in flight on the wire
+    // from the peer
+    RingReader inbox;
+    std::uint64_t matched = 0, returned = 0, returned_matched = 0;
+    std::uint64_t credit = 0;  ///< source of a put on the wire: `matched`
+    transport::Ticket credit_put = transport::done;
+    Fifo<Unexpected> unexpected;
+    Fifo<Operation> posted;
+  };
+  struct Slot {
+    Operation* operation = nullptr;  ///< null: free
+    std::uint64_t at = 0;            ///< in the message
+    std::uint64_t bytes = 0;
+    std::uint64_t stamp = 0;
+    bool is_direct = false;
+    rma::DirectReceive direct;
+  };
+
+  std::unique_lock<std::mutex> hold() const noexcept;
+  std::unique_lock<std::mutex> hold_always() const noexcept;
+  void share();
+  void unshare() noexcept;
+  void unshare_if_idle() noexcept {
+    if (!goes_on()) unshare();
+  }
+  void count_move() noexcept {
+    moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  Peer& peer_of(int world);
+  void mark_busy(Peer& peer) noexcept;
+  void fail(const base::Status& status) noexcept;
+  void require_usable(const Call& call) const;
+
+  // sends
+  bool try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data, std::size_t bytes) noexcept;
+  std::byte* open_record(Peer& peer, std::size_t record) noexcept;
+  void publish(Peer& peer, std::size_t record, Kind kind) noexcept;
+  void put_word(Peer& peer, std::uint64_t offset, std::uint64_t value) noexcept;
+  void wake(const Peer& peer) const noexcept;
+  void answer(Peer& peer, const Control& control) noexcept;
+  int push(Peer& peer) noexcept;
+  bool push_operation(Peer& peer, Operation& send) noexcept;
+  void put_piece(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept;
+  int complete_pieces() noexcept;
+
+  // receives
+  void find_new_senders() noexcept;
+  int receive_from(Peer& peer) noexcept;
+  void take_message(Peer& peer, const Header& record) noexcept;
+  Operation* match_posted(Peer& peer, const Envelope& message) noexcept;
+  Unexpected* find_unexpected(Peer* only, const Wanted& wanted) noexcept;
+  void note_matched(Peer& peer, std::uint64_t bytes) noexcept;
+  void return_credit(Peer& peer) noexcept;
+  void deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data) noexcept;
+  bool copy_from_sender(Peer& peer, const Envelope& message, std::byte* to) noexcept;
+  bool is_revoked(const Peer& peer) const noexcept;
+  void give_slots() noexcept;
+  int receive_slots() noexcept;
+
+  // operations
+  Operation& allocate();
+  Operation& start_send(const Call& call);
+  Operation& start_receive(const Call& call, MessageStatus* status);
+  Operation* find(std::uint64_t ticket) const noexcept;
+  void finish(Operation& operation, const base::Status& status) noexcept;
+  void release(Operation& operation) noexcept;
+  void cancel(Operation& operation) noexcept;
+  MessageStatus wait_for(const Call& call, Operation& operation);
+  Request leave_in_flight(Operation& operation, const Call& call);
+  [[noreturn]] void throw_error(const base::Status& status, const char* name, int world, std::size_t bytes);
+  bool receive_at_once(const Call& call, MessageStatus& status);
+
+  rma::Fabric& fabric_;
+  rma::WindowCore& window_;
+  std::weak_ptr<rma::WindowCore> shared_window_;
+  std::uint64_t offset_;
+  Layout layout_;
+  std::byte* area_;  // this rank's
+  transport::PeerReads reads_;
+  std::size_t eager_max_;
+  std::uint64_t eager_budget_;
+
+  std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: no message yet
+  std::vector<Peer*> senders_;                // peers that have announced a message
+  std::vector<Peer*> busy_;                   // peers with records to send, or puts in flight
+  std::vector<std::unique_ptr<Operation>> operations_;
+  std::vector<Operation*> free_;
+  std::vector<Operation*> putting_;  // sends with puts of pieces in flight
+  Fifo<Operation> posted_any_;
+  Fifo<Operation> wanting_slots_;
+  std::array<Slot, Layout::slots> slots_;
+  std::uint64_t slot_stamps_ = 0;
+  int slots_in_use_ = 0;
+  std::uint64_t orders_ = 0;
+  std::size_t unexpected_ = 0;
+  std::size_t in_flight_ = 0;
+  std::atomic<std::uint64_t> moves_{0};  // one writer at a time
+  bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
+  bool by_owner_ = true;
+  int source_index_ = 0;
+  base::Status failure_;
+
+  // Of the operation whose failure is being reported.
+  struct Failed {
+    bool is_truncation = false;
+    std::size_t capacity = 0;
+    MessageStatus got;
+    int world = -1;
+  };
+  Failed failed_;
+  int closing_peer_ = -1;
+  std::int64_t closing_since_ = 0;
+};
+
+}  // namespace hmc::p2p

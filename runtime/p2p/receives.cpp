@@ -1,0 +1,280 @@
+// The receiving side of Messenger: records out of rings, matching, and the bytes of a rendezvous.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "runtime/p2p/messenger.hpp"
+
+namespace hmc::p2p {
+
+using base::Status;
+
+namespace {
+
+/// Records of one sender per step, so that all senders and the checks of a wait get their turn.
+constexpr int records_per_step = 64;
+
+}  // namespace
+
+void Messenger::find_new_senders() noexcept {
+  if (senders_.size() == peers_.size()) return;
+  for (int rank = 0; rank < fabric_.size; ++rank) {
+    std::byte* const announced = area_ + layout_.announcement(rank);
+    // Acquire: pairs with put_word(). The stores below don't race: only this rank clears the word.
+    if (word(announced).load(std::memory_order_acquire) == 0) [[likely]]
+      continue;
+    word(announced).store(0, std::memory_order_relaxed);
+    try {
+      senders_.push_back(&peer_of(rank));
+    } catch (const std::bad_alloc&) {
+      return fail(Status::failure(Code::out_of_memory, "no memory for a sender", rank));
+    }
+  }
+}
+
+int Messenger::receive_from(Peer& peer) noexcept {
+  int records = 0;
+  for (; records < records_per_step && failure_.ok(); ++records) {
+    const Header* const record = peer.inbox.peek();
+    if (record == nullptr) break;
+    const std::size_t bytes = record_bytes(record->payload);
+    switch (kind_of(record->stamp)) {
+      case Kind::wrap: break;  // peek() skips it
+      case Kind::eager:
+      case Kind::rendezvous: take_message(peer, *record); break;
+      case Kind::finished:
+      case Kind::grant: {
+        std::uint64_t words[4];
+        std::memcpy(words, record + 1, sizeof words);
+        if (kind_of(record->stamp) == Kind::grant) {
+          put_piece(peer, *record, words);
+        } else if (Operation* const send = find(words[0])) {
+          finish(*send, {});
+        }
+        break;
+      }
+    }
+    peer.inbox.consume(bytes);
+    count_move();
+    if (peer.inbox.consumed() - peer.returned >= peer.inbox.bytes() / 4) return_credit(peer);
+  }
+  return records;
+}
+
+Messenger::Operation* Messenger::match_posted(Peer& peer, const Envelope& message) noexcept {
+  const auto fits = [&](const Operation& receive) noexcept {
+    return Wanted{receive.team, receive.tag}.matches(message);
+  };
+  Operation* const exact = peer.posted.find(fits);
+  Operation* const any = posted_any_.find(fits);
+  if (exact == nullptr && any == nullptr) return nullptr;
+  if (any == nullptr || (exact != nullptr && exact->order < any->order)) {
+    peer.posted.remove(*exact);
+    return exact;
+  }
+  posted_any_.remove(*any);
+  return any;
+}
+
+/// The first message that matches; from any source: the first that has left its ring.
+Unexpected* Messenger::find_unexpected(Peer* only, const Wanted& wanted) noexcept {
+  const auto fits = [&](const Unexpected& each) noexcept { return wanted.matches(each.envelope); };
+  if (only != nullptr) return only->unexpected.find(fits);
+  if (unexpected_ == 0) return nullptr;
+  Unexpected* first = nullptr;
+  for (Peer* const sender : senders_)
+    if (Unexpected* const found = sender->unexpected.find(fits); found && (!first || found->order < first->order))
+      first = found;
+  return first;
+}
+
+void Messenger::take_message(Peer& peer, const Header& record) noexcept {
+  Envelope message{record.team, record.source, record.tag, peer.world, record.bytes,
+                   kind_of(record.stamp) == Kind::eager, {}};
+  const auto* const payload = reinterpret_cast<const std::byte*>(&record + 1);
+  if (!message.is_eager) std::memcpy(&message.remote, payload, sizeof message.remote);
+  if (Operation* const receive = match_posted(peer, message)) return deliver(*receive, peer, message, payload);
+  try {
+    auto kept = std::make_unique<Unexpected>();
+    kept->envelope = message;
+    kept->order = ++orders_;
+    if (message.is_eager && message.bytes > 0) {
+      kept->data.reset(new std::byte[message.bytes]);
+      std::memcpy(kept->data.get(), payload, message.bytes);
+    }
+    peer.unexpected.push_back(*kept.release());
+    ++unexpected_;
+  } catch (const std::bad_alloc&) {
+    fail(Status::failure(Code::out_of_memory, "no memory for an unexpected message", peer.world));
+  }
+}
+
+void Messenger::note_matched(Peer& peer, std::uint64_t bytes) noexcept {
+  peer.matched += bytes + message_cost;
+  const std::uint64_t quarter = peer.inbox.bytes() / 4;
+  if (peer.inbox.consumed() - peer.returned >= quarter || peer.matched - peer.returned_matched >= quarter) [[unlikely]]
+    return_credit(peer);
+}
+
+/// Tells the sender how much it may send.
+void Messenger::return_credit(Peer& peer) noexcept {
+  const std::uint64_t line = layout_.line(fabric_.rank);
+  const std::uint64_t consumed = peer.inbox.consumed();
+  if (peer.area != nullptr) {
+    // Relaxed: the next store publishes it, and an old value does no harm.
+    word(peer.area + line + offsetof(PairLine, matched)).store(peer.matched, std::memory_order_relaxed);
+    // Release: pairs with open_record(). This rank's reads and clears of the consumed records come before.
+    word(peer.area + line + offsetof(PairLine, consumed)).store(consumed, std::memory_order_release);
+    wake(peer);
+  } else {
+    if (peer.credit_put != transport::done) {  // its source is in use
+      const Status status = fabric_.tickets.test(peer.wire, peer.credit_put);
+      if (status.code == Code::in_progress) return;
+      peer.credit_put = transport::done;
+      if (!status.ok()) return fail(status);
+      if (peer.returned == consumed && peer.returned_matched == peer.matched) return;
+    }
+    peer.credit = peer.matched;
+    const Status status =
+        peer.channel->put_signal(offset_ + line + offsetof(PairLine, matched), &peer.credit, sizeof peer.credit,
+                                 offset_ + line + offsetof(PairLine, consumed), consumed, peer.credit_put);
+    if (!status.ok()) return fail(status);
+    if (peer.credit_put != transport::done) mark_busy(peer);
+  }
+  peer.returned = consumed;
+  peer.returned_matched = peer.matched;
+}
+
+bool Messenger::is_revoked(const Peer& peer) const noexcept {
+  std::byte* const line = area_ + layout_.line(peer.world);
+  // Acquire fence: the read of the sender's buffer comes before this load. If it saw bytes of after the sender's
+  // timeout, this load sees the sender's word: see cancel().
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return word(line + offsetof(PairLine, revoked)).load(std::memory_order_acquire) != 0;
+}
+
+/// Copies the bytes of a rendezvous from the sender's memory. False if this rank can't read it.
+bool Messenger::copy_from_sender(Peer& peer, const Envelope& message, std::byte* to) noexcept {
+  if (peer.area == nullptr) return false;
+  const Remote& remote = message.remote;
+  const auto* const here = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(remote.address));
+  if (peer.world == fabric_.rank) {
+    std::memmove(to, here, message.bytes);
+    return true;
+  }
+  // The progress thread doesn't look for windows: only the owner changes their list, without a lock.
+  if (remote.window != 0 && by_owner_) {
+    if (const rma::WindowCore* const window = fabric_.windows.find(remote.window - 1))
+      for (const rma::WindowPeer& part : window->peers()) {
+        if (part.world != peer.world || part.direct == nullptr || part.on_device) continue;
+        std::memcpy(to, part.direct + remote.offset, message.bytes);
+        return true;
+      }
+  }
+  using Readable = rma::FabricPeer::Readable;
+  if (remote.process < 0 || !reads_.wanted()) return false;
+  const auto process = static_cast<std::int32_t>(remote.process);
+  if (peer.readable == Readable::untested)
+    peer.readable =
+        reads_.try_on({remote.probe_address, remote.probe_nonce, process}) ? Readable::yes : Readable::no;
+  if (peer.readable == Readable::no) return false;
+  if (process == ::getpid()) {  // ranks as threads
+    std::memcpy(to, here, message.bytes);
+    return true;
+  }
+  return transport::PeerReads::read(process, remote.address, to, message.bytes, peer.world).ok();
+}
+
+/// The receive has left the list of posted receives, the message the list of unexpected ones. `data`: eager only.
+void Messenger::deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data) noexcept {
+  receive.got = {message.source, message.tag, static_cast<std::size_t>(message.bytes)};
+  receive.got_from = peer.world;
+  const bool is_truncated = message.bytes > receive.bytes;
+  const Status outcome =
+      is_truncated ? Status::failure(Code::mismatch, "the message is longer than the buffer", peer.world) : Status{};
+  if (message.is_eager) {
+    if (!is_truncated && message.bytes > 0) std::memcpy(receive.data, data, message.bytes);
+    finish(receive, outcome);
+    return note_matched(peer, message.bytes);
+  }
+  if (is_truncated || message.bytes == 0) {
+    finish(receive, outcome);
+  } else if (copy_from_sender(peer, message, receive.data)) {
+    if (is_revoked(peer)) [[unlikely]] {
+      finish(receive, Status::failure(Code::error, "the sender's call has timed out", peer.world));
+      return;
+    }
+    finish(receive, {});
+  } else {
+    receive.stage = Stage::granting;
+    receive.peer = &peer;
+    receive.remote = message.remote;
+    receive.total = message.bytes;
+    wanting_slots_.push_back(receive);
+    return give_slots();
+  }
+  answer(peer, {Kind::finished, 0, {message.remote.request, 0, 0, 0}});
+}
+
+/// Grants free slots to the receives in their order. One receive may have all slots.
+void Messenger::give_slots() noexcept {
+  for (int number = 0; number < Layout::slots && !wanting_slots_.is_empty() && failure_.ok(); ++number) {
+    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    if (slot.operation != nullptr) continue;
+    Operation& receive = *wanting_slots_.front();
+    Peer& peer = *receive.peer;
+    slot = {&receive, receive.granted, std::min<std::uint64_t>(Layout::slot_bytes, receive.total - receive.granted),
+            ++slot_stamps_, false, {}};
+    ++slots_in_use_;
+    receive.granted += slot.bytes;
+    if (receive.granted == receive.total) wanting_slots_.pop_front();
+    if (peer.area == nullptr) {  // a wire may receive into the buffer
+      slot.direct.offset = offset_ + layout_.slot(number);
+      slot.direct.bytes = slot.bytes;
+      slot.direct.to = receive.data + slot.at;
+      slot.is_direct = rma::receive_into(window_, slot.direct);
+    }
+    answer(peer, {Kind::grant, slot.bytes,
+                  {receive.remote.request, slot.at, static_cast<std::uint64_t>(number), slot.stamp}});
+  }
+}
+
+int Messenger::receive_slots() noexcept {
+  int received = 0;
+  for (int number = 0; number < Layout::slots; ++number) {
+    Slot& slot = slots_[static_cast<std::size_t>(number)];
+    if (slot.operation == nullptr) continue;
+    // Acquire: pairs with put_piece(), or with the wire's put_signal; the piece is visible.
+    if (word(area_ + layout_.slot_signal(number)).load(std::memory_order_acquire) != slot.stamp) continue;
+    Operation& receive = *slot.operation;
+    const std::byte* const piece = area_ + layout_.slot(number);
+    std::uint64_t at = 0;
+    const auto copy_up_to = [&](std::uint64_t end) noexcept {
+      if (end > at && receive.data != nullptr) std::memcpy(receive.data + slot.at + at, piece + at, end - at);
+    };
+    if (slot.is_direct) {
+      rma::end_receive_into(window_, slot.direct);
+      const auto parts = std::span(slot.direct.parts).first(slot.direct.count);
+      if (!parts.empty()) fabric_.direct_receives.fetch_add(1, std::memory_order_relaxed);  // orders no data
+      std::ranges::sort(parts, {}, &rma::DirectReceive::Part::begin);
+      for (const rma::DirectReceive::Part& part : parts) {
+        copy_up_to(part.begin);
+        at = std::max(at, part.end);
+      }
+    }
+    copy_up_to(slot.bytes);
+    receive.moved += slot.bytes;
+    slot.operation = nullptr;
+    slot.is_direct = false;
+    --slots_in_use_;
+    ++received;
+    count_move();
+    if (receive.moved == receive.total) finish(receive, {});
+  }
+  if (received > 0) give_slots();
+  return received;
+}
+
+}  // namespace hmc::p2p
