@@ -81,6 +81,14 @@ class Board {
   std::byte* base_ = nullptr;
 };
 
+inline void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
 /// Pairs with the release store of raise(): data written before it is visible after this. Not called for a rank's own
 /// line: reading a line that was just written takes 1.5 times as long as the others' flags.
 inline void await(const Line& line, std::uint64_t n, bool yields) {
@@ -89,11 +97,7 @@ inline void await(const Line& line, std::uint64_t n, bool yields) {
       sched_yield();
       continue;
     }
-#if defined(__x86_64__)
-    _mm_pause();
-#elif defined(__aarch64__)
-    asm volatile("isb" ::: "memory");
-#endif
+    relax();
   }
 }
 inline void raise(Line& line, std::uint64_t n) { line.sequence.store(n, std::memory_order_release); }

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <cstdio>
 #include <functional>
 #include <optional>
@@ -106,6 +108,7 @@ class Rows {
       for (const std::size_t bytes : {4 * kib, 64 * kib, mib, 4 * mib})
         add_copies(bytes, largest, Limit::ratio(1 / 0.95));
     }
+    if (options_.ranks == 2) add_ping_pong();
     const int small_times = times_for(options_.ranks == 2 ? 200 : 5000);
     add(
         "barrier", [this] { small_.barrier(); }, [this] { world_.barrier(); }, small_times, Limit::ratio(1.5));
@@ -164,6 +167,47 @@ class Rows {
                        }
                      }),
                      50'000, Limit::extra_ns(10)});
+  }
+
+  /// Half a round trip is half of this row. Bare: a ring of 64 lines per direction; a line has a number and 8 bytes.
+  void add_ping_pong() {
+    struct Slot {
+      std::atomic_ref<std::uint64_t> number;
+      std::uint64_t* value;
+      Slot(std::byte* ring, std::uint64_t n)
+          : number(*reinterpret_cast<std::uint64_t*>(ring + (n & 63) * 64)),
+            value(reinterpret_cast<std::uint64_t*>(ring + (n & 63) * 64 + 8)) {}
+    };
+    std::byte* const theirs = win_->ptr(1 - rank_);
+    std::byte* const mine = win_->data();
+    std::fill_n(mine, 64 * 64, std::byte{});
+    world_.barrier();
+    const auto sent = std::make_shared<std::uint64_t>(0), received = std::make_shared<std::uint64_t>(0);
+    const auto send = [=] {
+      const Slot slot(theirs, ++*sent);
+      *slot.value = *sent;
+      slot.number.store(*sent, std::memory_order_release);
+    };
+    const auto recv = [=] {
+      const Slot slot(mine, ++*received);
+      while (slot.number.load(std::memory_order_acquire) != *received) compare::floor::relax();
+      asm volatile("" : : "r"(*slot.value) : "memory");
+    };
+    const int rank = rank_;
+    add(
+        "ping-pong 8 B",
+        [=] {
+          if (rank == 0) send();
+          recv();
+          if (rank == 1) send();
+        },
+        [this, peer = 1 - rank_] {
+          std::uint64_t word = 7;
+          if (rank_ == 0) world_.send(&word, 8, peer, 1);
+          world_.recv(&word, 8, peer, 1);
+          if (rank_ == 1) world_.send(&word, 8, peer, 1);
+        },
+        times_for(300), Limit::ratio(1.3));
   }
 
   /// Both use the same memory, so that only the call differs. `area` > bytes: each copy goes to the next position in

@@ -14,7 +14,7 @@ struct Program {
 };
 
 std::vector<Program> collectives();  // blocking, and hmc_i... non-blocking
-std::vector<Program> transfers();    // put, get, signals, accumulate
+std::vector<Program> transfers();    // put, get, signals, messages, accumulate
 std::vector<Program> atomics();
 
 }  // namespace bench

@@ -66,6 +66,47 @@ void put_both_ways(Side& side, std::size_t bytes, int repeat) {
   }
 }
 
+// ---- two-sided messages
+constexpr int data_tag = 1, done_tag = 2;
+
+void message_ping_pong(Side& side, std::size_t bytes, int repeat) {
+  const std::byte* const out = side.from(0, bytes);
+  std::byte* const in = side.into(0, bytes);
+  for (int i = 0; i < repeat; ++i) {
+    if (side.starts) side.team.send(out, bytes, side.peer, data_tag);
+    side.team.recv(in, bytes, side.peer, data_tag);
+    if (!side.starts) side.team.send(out, bytes, side.peer, data_tag);
+  }
+}
+
+void message_windows(Side& side, std::size_t bytes, int repeat) {
+  std::vector<hmc::Request> requests(static_cast<std::size_t>(side.window_size));
+  char done[4] = {};
+  for (int i = 0; i < repeat; ++i) {
+    for (int j = 0; j < side.window_size; ++j)
+      requests[static_cast<std::size_t>(j)] = side.starts
+                                                  ? side.team.isend(side.from(j, bytes), bytes, side.peer, data_tag)
+                                                  : side.team.irecv(side.into(j, bytes), bytes, side.peer, data_tag);
+    hmc::Request::wait_all(requests);
+    if (side.starts)
+      side.team.recv(done, sizeof done, side.peer, done_tag);
+    else
+      side.team.send(done, sizeof done, side.peer, done_tag);
+  }
+}
+
+void messages_both_ways(Side& side, std::size_t bytes, int repeat) {
+  std::vector<hmc::Request> requests(static_cast<std::size_t>(2 * side.window_size));
+  for (int i = 0; i < repeat; ++i) {
+    auto next = requests.begin();
+    for (int j = 0; j < side.window_size; ++j)
+      *next++ = side.team.irecv(side.into(j, bytes), bytes, side.peer, data_tag);
+    for (int j = 0; j < side.window_size; ++j)
+      *next++ = side.team.isend(side.from(j, bytes), bytes, side.peer, data_tag);
+    hmc::Request::wait_all(requests);
+  }
+}
+
 void accumulate(Side& side, std::size_t bytes, int repeat) {
   const auto* const operand = reinterpret_cast<const Word*>(side.from(0, bytes));
   const std::uint64_t target = side.to(0, bytes);
@@ -131,6 +172,26 @@ const Transfer table[] = {
      get_windows,
      {.pairing = Pairing::halves,
       .direction = Direction::get,
+      .metric = Metric::bandwidth,
+      .windowed = true,
+      .message_rate = true},
+     bandwidth_iterations},
+    {"hmc_latency", "Latency Test", message_ping_pong, {.both = true, .two_sided = true, .one_way = 0.5}},
+    {"hmc_bw",
+     "Bandwidth Test",
+     message_windows,
+     {.two_sided = true, .metric = Metric::bandwidth, .windowed = true},
+     bandwidth_iterations},
+    {"hmc_bibw",
+     "Bi-Directional Bandwidth Test",
+     messages_both_ways,
+     {.both = true, .two_sided = true, .metric = Metric::bandwidth, .windowed = true},
+     bandwidth_iterations},
+    {"hmc_mbw_mr",
+     "Multiple Bandwidth / Message Rate Test",
+     message_windows,
+     {.pairing = Pairing::halves,
+      .two_sided = true,
       .metric = Metric::bandwidth,
       .windowed = true,
       .message_rate = true},

@@ -460,6 +460,35 @@ HMC_C_API hmc_code hmc_team_leaders(hmc_team_t team, hmc_team_t* result);
 HMC_C_API hmc_code hmc_team_close(hmc_team_t team);
 HMC_C_API void hmc_team_destroy(hmc_team_t team);
 
+/* ---- two-sided messages: see team.hpp (matching, completion, errors). Tags are 0 or greater. */
+#define HMC_ANY_SOURCE (-1)
+#define HMC_ANY_TAG (-1)
+/* A message that was received or probed. The caller sets struct_size. */
+typedef struct hmc_message_status {
+  size_t struct_size;
+  int source; /* the sender's rank in the team */
+  int tag;
+  size_t bytes;
+} hmc_message_status;
+/* Returns when data may be reused: up to 8 KiB without the receiver, above that when a receive has taken the bytes. */
+HMC_C_API hmc_code hmc_send(hmc_team_t team, const void* data, size_t bytes, int destination, int tag);
+/* Receives a message of up to `capacity` bytes. HMC_MISMATCH: it is longer; it is dropped. status may be NULL. */
+HMC_C_API hmc_code hmc_recv(hmc_team_t team, void* data, size_t capacity, int source, int tag,
+                            hmc_message_status* status);
+/* data stays in use until the request is complete. */
+HMC_C_API hmc_code hmc_isend(hmc_team_t team, const void* data, size_t bytes, int destination, int tag,
+                             hmc_request_t* request);
+/* data and *status (may be NULL) stay in use until the request is complete. */
+HMC_C_API hmc_code hmc_irecv(hmc_team_t team, void* data, size_t capacity, int source, int tag,
+                             hmc_message_status* status, hmc_request_t* request);
+/* A send and a receive at the same time. status may be NULL. */
+HMC_C_API hmc_code hmc_sendrecv(hmc_team_t team, const void* out, size_t bytes, int destination, int send_tag, void* in,
+                                size_t capacity, int source, int recv_tag, hmc_message_status* status);
+/* Waits for a message that hmc_recv with these arguments would take. It isn't received. status may be NULL. */
+HMC_C_API hmc_code hmc_probe(hmc_team_t team, int source, int tag, hmc_message_status* status);
+/* Without waiting: sets *found to 1 or 0. status may be NULL. */
+HMC_C_API hmc_code hmc_iprobe(hmc_team_t team, int source, int tag, int* found, hmc_message_status* status);
+
 /* Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets. */
 HMC_C_API hmc_code hmc_barrier(hmc_team_t team);
 /* Copies `bytes` bytes from `data` of the root to `data` of the other ranks. */

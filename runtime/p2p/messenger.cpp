@@ -158,7 +158,7 @@ Messenger::Peer& Messenger::peer_of(int world) {
   }
   peer->inbox = RingReader(area_ + layout_.ring(world), layout_.ring_bytes());
   peer->controls.reserve(16);
-  peer->puts.reserve(64);
+  peer->puts.reserve(layout_.ring_bytes() / Layout::line_bytes + 16);  // the ring's records, and single words
   place = std::move(peer);
   return *place;
 }
@@ -381,7 +381,9 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
     const auto guard = hold();
     step(By::owner);
     outcome = operation.is_under_way() ? failure_ : operation.outcome;
-    return !operation.is_under_way() || !failure_.ok();
+    // A send returns at the local completion of its puts, as Window::put does.
+    const bool is_over = !operation.is_under_way() && (!operation.is_send || operation.peer->puts.empty());
+    return is_over || !failure_.ok();
   };
   const int world = operation.peer != nullptr ? operation.peer->world : -1;
   const base::WaitNote note{call.activity, world, 0, this, call.bytes};
@@ -514,25 +516,10 @@ void Messenger::send(const Call& call) {
   using Entry = progress::Background::Entry;
   require_usable(call);
   Peer& peer = peer_of(call.team.world_rank(call.peer));
-  if (!memory::devices_present()) [[likely]] {
-    bool is_done = false;
-    {
-      const auto guard = hold();
-      is_done = try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes);
-    }
-    if (is_done && (peer.area != nullptr || driven_ || peer.puts.empty())) [[likely]]
+  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
+    const auto guard = hold();
+    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
       return;
-    if (is_done) {  // without operations in flight nothing else completes the puts
-      for (const transport::Ticket put : peer.puts) {
-        const Status status = fabric_.tickets.finish(peer.wire, put, {call.activity, peer.world}, fabric_.timeout);
-        if (status.ok()) continue;
-        peer.puts.clear();
-        fail(status);
-        throw_error(status, call.name, peer.world, call.bytes);
-      }
-      peer.puts.clear();
-      return;
-    }
   }
   if (peer.revoked)
     throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,

@@ -124,7 +124,7 @@ class Messenger final : public rma::MessageState,
     std::unique_ptr<device::HostCopies> copies;
     Remote remote{};  ///< send: where the bytes are; granting: the sender's request
     std::uint64_t total = 0, granted = 0, moved = 0;
-    std::array<transport::Ticket, Layout::slots> pieces{};  ///< puts in flight
+    std::array<transport::Ticket, 2 * Layout::slots> pieces{};  ///< puts in flight
     Operation* next = nullptr;
     bool is_under_way() const noexcept { return stage != Stage::over; }
   };

@@ -180,8 +180,8 @@ void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* 
   if (send == nullptr || send->stage != Stage::published) return;  // its call has timed out
   const auto slot = static_cast<int>(words[2]);
   const std::byte* const from = send->data + words[1];
-  send->moved += grant.bytes;
   if (peer.area != nullptr) {
+    send->moved += grant.bytes;
     std::memcpy(peer.area + layout_.slot(slot), from, grant.bytes);
     // Release: pairs with receive_slots(); the bytes are visible with the signal.
     word(peer.area + layout_.slot_signal(slot)).store(words[3], std::memory_order_release);
@@ -189,19 +189,26 @@ void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* 
     if (send->moved == send->bytes) finish(*send, {});
     return;
   }
+  // The receiver may grant a slot again before this rank has seen the end of the slot's last put.
+  while (std::ranges::find(send->pieces, transport::done) == send->pieces.end()) {
+    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
+    complete_pieces();
+    if (!failure_.ok()) return;
+  }
+  send->moved += grant.bytes;
   transport::Ticket ticket = transport::done;
   const Status status = peer.channel->put_signal(offset_ + layout_.slot(slot), from, grant.bytes,
                                                  offset_ + layout_.slot_signal(slot), words[3], ticket);
   if (!status.ok()) return fail(status);
   if (ticket != transport::done) {
-    *std::ranges::find(send->pieces, transport::done) = ticket;  // as many as the receiver has slots
+    *std::ranges::find(send->pieces, transport::done) = ticket;
     if (std::ranges::find(putting_, send) == putting_.end()) putting_.push_back(send);  // reserved
   } else if (send->moved == send->bytes && std::ranges::find(putting_, send) == putting_.end()) {
     finish(*send, {});
   }
 }
 
-/// Completes puts of pieces. A piece's slot may be granted again before this rank has seen the end of its put.
+/// Completes puts of pieces.
 int Messenger::complete_pieces() noexcept {
   const std::uint64_t before = moves();
   for (std::size_t i = 0; i < putting_.size(); ++i) {

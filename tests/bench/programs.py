@@ -6,10 +6,11 @@ from pathlib import Path
 BIN = Path(os.environ["HMC_BIN"])
 TIMEOUT_S = 60
 
-BANDWIDTH = ["put_bw", "get_bw", "put_bibw", "get_bibw", "put_mr", "get_mr"]
-MESSAGE_RATE = ["put_mr", "get_mr"]
+BANDWIDTH = ["put_bw", "get_bw", "put_bibw", "get_bibw", "put_mr", "get_mr", "bw", "bibw", "mbw_mr"]
+MESSAGE_RATE = ["put_mr", "get_mr", "mbw_mr"]
 ACCUMULATE = ["acc_latency", "get_acc_latency"]
-LATENCY = ["put_latency", "get_latency", "put_signal_latency", "put_multi_lat", "get_multi_lat", *ACCUMULATE]
+LATENCY = ["put_latency", "get_latency", "put_signal_latency", "put_multi_lat", "get_multi_lat", "latency",
+           *ACCUMULATE]
 TRANSFERS = LATENCY + BANDWIDTH
 SINGLE_ATOMICS = ["fop_latency", "cas_latency"]
 ATOMICS = ["atomics", *SINGLE_ATOMICS]

@@ -26,7 +26,7 @@ class Floor(unittest.TestCase):
         self.assertEqual(done.returncode, int(any(row["verdict"] == "MISSED" for row in rows)), done.stdout)
 
     def test_every_row_has_a_limit(self):
-        self.check_run(["put 8 B", *COPIES, *SMALL, *ALLREDUCES])
+        self.check_run(["put 8 B", *COPIES, "ping-pong 8 B", *SMALL, *ALLREDUCES])
 
     def test_with_new_data_in_each_call(self):
         self.check_run(["allreduce 64 KiB, windows", "allreduce 64 KiB, private"], "--fresh", "--filter", "allreduce 64 KiB")

@@ -32,5 +32,6 @@ void test_signals(void);
 void test_atomics(void);
 void test_collectives(void);
 void test_teams(void);
+void test_messages(void);
 
 #endif

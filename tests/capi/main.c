@@ -22,6 +22,7 @@ int main(void) {
   test_atomics();
   test_collectives();
   test_teams();
+  test_messages();
 
   OK(hmc_runtime_close(runtime));
   CHECK(hmc_barrier(world) == HMC_CLOSED);

@@ -1,7 +1,8 @@
 // One rank dies (or aborts) while the others wait in HMC. Each survivor reports its error and the delay.
 //   hmcrun -np N dying_rank HOW WHERE
 //   HOW:   kill | exit0 | exit3 | abort | segv
-//   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until
+//   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until | recv | recv_any |
+//          send | irecv
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
 #include <signal.h>
 #include <unistd.h>
@@ -54,6 +55,10 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
     hmc::Request request = runtime.world().ibarrier();
     forever([&] { request.test(); });
   }
+  if (where == "recv") runtime.world().recv(memory.data(), 8, victim, 1);
+  if (where == "recv_any") runtime.world().recv(memory.data(), 8);
+  if (where == "send") runtime.world().send(memory.data(), data_bytes, victim, 1);
+  if (where == "irecv") runtime.world().irecv(memory.data(), 8, victim, 1).wait();
   if (where == "create") Window::create(runtime.world(), 4096);
   if (where == "get") forever([&] { win.get(victim, data_at, memory.data(), data_bytes); });
   if (where == "flush") {

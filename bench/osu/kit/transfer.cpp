@@ -181,9 +181,10 @@ Side side_of(Session& session, const TransferSpec& spec, Buffers& buffers, std::
   const int peer = halves ? (low ? rank + half : rank - half) : (low ? last : 0);
   const bool both = spec.both;
   const bool get = spec.direction == Direction::get;
-  return {buffers.window(),
+  return {session.team,
+          buffers.window(),
           low || high ? peer : rank,
-          low || (high && both),
+          low || (high && (both || spec.two_sided)),
           low || (high && both && spec.one_way == 1),
           low,
           both ? low || high : (get ? high : low),

@@ -22,6 +22,7 @@ enum class Accumulates { no, yes, and_fetches };
 
 /// One rank's side of a pair.
 struct Side {
+  hmc::Team& team;
   hmc::Window& window;
   int peer;
   bool acts;    // runs the loop
@@ -38,6 +39,8 @@ struct Side {
 
   std::byte* from(int transfer, std::size_t bytes) const { return local + place(transfer, bytes); }
   std::uint64_t to(int transfer, std::size_t bytes) const { return Buffers::remote_offset + place(transfer, bytes); }
+  /// Where a message is received: at the offset to which the peer would put it.
+  std::byte* into(int transfer, std::size_t bytes) const { return window.data() + to(transfer, bytes); }
 
  private:
   std::size_t place(int transfer, std::size_t bytes) const {
@@ -52,6 +55,7 @@ struct TransferSpec {
   Pairing pairing = Pairing::first_last;
   Direction direction = Direction::put;
   bool both = false;  // both ranks of a pair transfer
+  bool two_sided = false;  // messages: both ranks of a pair run the loop
   Accumulates accumulates = Accumulates::no;
   Metric metric = Metric::latency;
   bool windowed = false;  // the loop makes -W transfers per repeat

@@ -1,0 +1,270 @@
+// Messages when a rank dies, aborts, closes, or is late. Ranks are threads; each case has its own job.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+
+#include "bootstrap/inproc.hpp"
+#include "runtime/p2p/messenger.hpp"
+#include "tests/multirank/short_deadline.hpp"
+
+namespace hmc {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t large = 400'000;  // more than one slot
+
+class MessagesFailure : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  int ranks() const { return std::get<0>(GetParam()); }
+  int nodes() const { return std::get<1>(GetParam()); }
+  int last() const { return ranks() - 1; }
+
+  using Body = std::function<void(Runtime& runtime)>;
+  /// Returns every rank's first Error. The buffers outlive the runtimes.
+  std::vector<std::optional<Error>> run(const Body& body, std::chrono::nanoseconds deadline = 60s) {
+    std::vector<std::optional<Error>> met(static_cast<std::size_t>(ranks()));
+    std::barrier everybody(ranks());
+    std::vector<std::thread> threads;
+    auto places = bootstrap::make_inproc(ranks(), nodes());
+    for (int rank = 0; rank < ranks(); ++rank) {
+      threads.emplace_back([&, rank, place = std::move(places[static_cast<std::size_t>(rank)])]() mutable {
+        Runtime runtime = start_without_hurry(std::move(place), base::Env::from_process());
+        set_deadline(runtime, deadline);
+        everybody.arrive_and_wait();
+        try {
+          body(runtime);
+        } catch (const Error& error) {
+          met[static_cast<std::size_t>(rank)].emplace(error);
+        }
+        everybody.arrive_and_wait();  // the other ranks report a rank that leaves earlier as failed
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return met;
+  }
+  static void wait_for(const std::function<bool()>& over) {
+    const auto limit = Clock::now() + 60s;
+    while (!over() && Clock::now() < limit) std::this_thread::sleep_for(50us);
+    EXPECT_TRUE(over());
+  }
+  static rma::Fabric& fabric_of(Runtime& runtime) { return runtime.world().core()->fabric(); }
+  std::byte* buffer(const Runtime& runtime) { return buffers[static_cast<std::size_t>(runtime.rank())].data(); }
+
+  std::vector<std::vector<std::byte>> buffers =
+      std::vector<std::vector<std::byte>>(static_cast<std::size_t>(ranks()), std::vector<std::byte>(large));
+
+  /// The last rank dies while the others are in `call`.
+  void check_death(const std::function<void(Team& world, std::byte* data)>& call) {
+    const auto met = run([&](Runtime& runtime) {
+      runtime.world().barrier();
+      if (runtime.rank() == last()) {
+        const Runtime gone = std::move(runtime);  // without a goodbye
+        return;
+      }
+      call(runtime.world(), buffer(runtime));
+    });
+    for (int rank = 0; rank < last(); ++rank) {
+      const auto& error = met[static_cast<std::size_t>(rank)];
+      ASSERT_TRUE(error.has_value());
+      EXPECT_EQ(error->code(), Code::peer_failed) << error->what();
+      EXPECT_EQ(error->peer(), last()) << error->what();
+    }
+  }
+};
+
+TEST_P(MessagesFailure, death_ends_recv) {
+  check_death([&](Team& world, std::byte* data) { world.recv(data, 8, last(), 1); });
+}
+TEST_P(MessagesFailure, death_of_any_rank_ends_recv_from_any_source) {
+  check_death([&](Team& world, std::byte* data) { world.recv(data, 8); });
+}
+TEST_P(MessagesFailure, death_ends_a_large_send) {
+  check_death([&](Team& world, std::byte* data) { world.send(data, large, last(), 1); });
+}
+TEST_P(MessagesFailure, death_ends_sends_into_a_full_ring) {
+  check_death([&](Team& world, std::byte* data) {
+    for (;;) world.send(data, 1000, last(), 1);
+  });
+}
+TEST_P(MessagesFailure, death_ends_probe) {
+  check_death([&](Team& world, std::byte*) { world.probe(last()); });
+}
+TEST_P(MessagesFailure, death_ends_requests) {
+  check_death([&](Team& world, std::byte* data) {
+    Request requests[] = {world.irecv(data, 8, last(), 1), world.isend(data + 8, large - 8, last(), 2)};
+    Request::wait_all(requests);
+  });
+}
+TEST_P(MessagesFailure, death_outside_of_calls_ends_requests) {
+  check_death([&](Team& world, std::byte* data) {
+    Request request = world.irecv(data, 8, last(), 1);
+    const base::NodePage& page = world.core()->fabric().waiter.page();
+    wait_for([&] { return !page.aborted().ok(); });
+    while (!request.test()) {
+    }
+  });
+}
+
+TEST_P(MessagesFailure, abort_ends_recv) {
+  const auto met = run([&](Runtime& runtime) {
+    runtime.world().barrier();
+    if (runtime.rank() == last()) return runtime.abort(3, "enough");
+    runtime.world().recv(buffer(runtime), 8, last(), 1);
+  });
+  for (int rank = 0; rank < last(); ++rank) {
+    const auto& error = met[static_cast<std::size_t>(rank)];
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->code(), Code::aborted) << error->what();
+  }
+}
+
+TEST_P(MessagesFailure, receive_that_times_out_names_its_source_and_takes_no_later_message) {
+  std::barrier step(ranks());
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    std::uint64_t never = 5, got = 0;
+    if (runtime.rank() != last()) {
+      set_deadline(runtime, 200ms);
+      try {
+        world.recv(&never, 8, last(), 1);
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::timeout) << error.what();
+        EXPECT_EQ(error.peer(), last()) << error.what();
+      }
+      set_deadline(runtime, 60s);
+    }
+    step.arrive_and_wait();
+    const std::uint64_t value = 77;
+    if (runtime.rank() == last()) {
+      for (int to = 0; to < last(); ++to) world.send(&value, 8, to, 1);
+    } else {
+      world.recv(&got, 8, last(), 1);
+      EXPECT_EQ(got, value);
+      EXPECT_EQ(never, 5U);
+    }
+    step.arrive_and_wait();
+  });
+  for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+// The buffer of a send that has timed out may change, so the receiver must not take its bytes.
+TEST_P(MessagesFailure, large_send_that_times_out_fails_the_pair) {
+  std::barrier step(ranks());
+  run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    if (runtime.rank() == 0) {
+      set_deadline(runtime, 200ms);
+      try {
+        world.send(buffer(runtime), large, last(), 1);
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::timeout) << error.what();
+        EXPECT_EQ(error.peer(), last());
+      }
+      EXPECT_THROW(world.send(buffer(runtime), 8, last(), 1), Error);
+    }
+    step.arrive_and_wait();
+    if (runtime.rank() == last()) {
+      try {
+        world.recv(buffer(runtime), large, 0, 1);
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::error) << error.what();
+        EXPECT_EQ(error.peer(), 0) << error.what();
+      }
+    }
+    step.arrive_and_wait();
+  });
+}
+
+// A full ring isn't an error: the sends wait, and the wait ends at the deadline. The messages before it arrive.
+TEST_P(MessagesFailure, sends_to_a_rank_that_does_not_receive_wait) {
+  std::barrier step(ranks());
+  std::atomic<int> sent{0};
+  run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    if (runtime.rank() == 0) {
+      set_deadline(runtime, 200ms);
+      try {
+        for (;;) {
+          const int value = sent;
+          std::memcpy(buffer(runtime), &value, sizeof value);
+          world.send(buffer(runtime), 500, last(), 1);
+          ++sent;
+        }
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::timeout) << error.what();
+      }
+      EXPECT_GT(sent, 0);
+    }
+    step.arrive_and_wait();
+    if (runtime.rank() == last()) {
+      for (int i = 0; i < sent; ++i) {
+        int value = -1;
+        world.recv(buffer(runtime), 500, 0, 1);
+        std::memcpy(&value, buffer(runtime), sizeof value);
+        EXPECT_EQ(value, i);
+      }
+    }
+    step.arrive_and_wait();
+  });
+}
+
+TEST_P(MessagesFailure, receive_from_a_rank_that_closes_is_a_mismatch) {
+  if (nodes() > 1) GTEST_SKIP() << "the state of a rank on another node isn't visible";
+  const auto met = run([&](Runtime& runtime) {
+    if (runtime.rank() == 0) runtime.world().recv(buffer(runtime), 8, last(), 1);
+    try {
+      runtime.close();
+    } catch (const Error&) {
+      // rank 0 has failed
+    }
+  }, 20s);
+  ASSERT_TRUE(met.front().has_value());
+  EXPECT_EQ(met.front()->code(), Code::mismatch) << met.front()->what();
+  EXPECT_EQ(met.front()->peer(), last());
+}
+
+// No rank makes a call until its messages are complete.
+TEST_P(MessagesFailure, messages_progress_while_all_ranks_compute) {
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    const int next = (runtime.rank() + 1) % ranks(), previous = (runtime.rank() + last()) % ranks();
+    std::vector<std::byte> out(large, static_cast<std::byte>(runtime.rank() + 1)), small(100, std::byte{9}), in(100);
+    Request requests[] = {world.irecv(buffer(runtime), large, previous, 1), world.irecv(in.data(), 100, previous, 2),
+                          world.isend(out.data(), large, next, 1), world.isend(small.data(), 100, next, 2)};
+    wait_for([&] {
+      const std::lock_guard guard(fabric_of(runtime).background.lock());
+      return !fabric_of(runtime).messages->goes_on();
+    });
+    for (Request& request : requests) EXPECT_TRUE(request.test());
+    EXPECT_EQ(buffer(runtime)[0], static_cast<std::byte>(previous + 1));
+    EXPECT_EQ(buffer(runtime)[large - 1], static_cast<std::byte>(previous + 1));
+    EXPECT_EQ(in, small);
+    world.barrier();
+  });
+  for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+INSTANTIATE_TEST_SUITE_P(, MessagesFailure, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(2, 2), std::tuple(4, 2)),
+                         [](const auto& made) {
+                           return "ranks" + std::to_string(std::get<0>(made.param)) + "_nodes" +
+                                  std::to_string(std::get<1>(made.param));
+                         });
+
+}  // namespace
+}  // namespace hmc
