@@ -152,7 +152,7 @@ class Messenger final : public rma::MessageState,
     std::vector<transport::Ticket> puts;  ///< of records, in flight on the wire
     // from the peer
     RingReader inbox;
-    std::uint64_t matched = 0, returned = 0, returned_matched = 0;
+    std::uint64_t matched = 0, returned_matched = 0;
     std::uint64_t credit = 0;  ///< source of a put on the wire: `matched`
     transport::Ticket credit_put = transport::done;
     Fifo<Unexpected> unexpected;

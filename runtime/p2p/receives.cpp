@@ -58,7 +58,7 @@ int Messenger::receive_from(Peer& peer) noexcept {
     }
     peer.inbox.consume(bytes);
     count_move();
-    if (peer.inbox.consumed() - peer.returned >= peer.inbox.bytes() / 4) return_credit(peer);
+    if (peer.inbox.unreleased() >= peer.inbox.bytes() / 4) return_credit(peer);
   }
   return records;
 }
@@ -114,19 +114,18 @@ void Messenger::take_message(Peer& peer, const Header& record) noexcept {
 void Messenger::note_matched(Peer& peer, std::uint64_t bytes) noexcept {
   peer.matched += bytes + message_cost;
   const std::uint64_t quarter = peer.inbox.bytes() / 4;
-  if (peer.inbox.consumed() - peer.returned >= quarter || peer.matched - peer.returned_matched >= quarter) [[unlikely]]
+  if (peer.inbox.unreleased() >= quarter || peer.matched - peer.returned_matched >= quarter) [[unlikely]]
     return_credit(peer);
 }
 
 /// Tells the sender how much it may send.
 void Messenger::return_credit(Peer& peer) noexcept {
   const std::uint64_t line = layout_.line(fabric_.rank);
-  const std::uint64_t consumed = peer.inbox.consumed();
   if (peer.area != nullptr) {
     // Relaxed: the next store publishes it, and an old value does no harm.
     word(peer.area + line + offsetof(PairLine, matched)).store(peer.matched, std::memory_order_relaxed);
     // Release: pairs with open_record(). This rank's reads and clears of the consumed records come before.
-    word(peer.area + line + offsetof(PairLine, consumed)).store(consumed, std::memory_order_release);
+    word(peer.area + line + offsetof(PairLine, consumed)).store(peer.inbox.release(), std::memory_order_release);
     wake(peer);
   } else {
     if (peer.credit_put != transport::done) {  // its source is in use
@@ -134,16 +133,16 @@ void Messenger::return_credit(Peer& peer) noexcept {
       if (status.code == Code::in_progress) return;
       peer.credit_put = transport::done;
       if (!status.ok()) return fail(status);
-      if (peer.returned == consumed && peer.returned_matched == peer.matched) return;
+      if (peer.inbox.unreleased() == 0 && peer.returned_matched == peer.matched) return;
     }
     peer.credit = peer.matched;
     const Status status =
         peer.channel->put_signal(offset_ + line + offsetof(PairLine, matched), &peer.credit, sizeof peer.credit,
-                                 offset_ + line + offsetof(PairLine, consumed), consumed, peer.credit_put);
+                                 offset_ + line + offsetof(PairLine, consumed), peer.inbox.release(),
+                                 peer.credit_put);
     if (!status.ok()) return fail(status);
     if (peer.credit_put != transport::done) mark_busy(peer);
   }
-  peer.returned = consumed;
   peer.returned_matched = peer.matched;
 }
 

@@ -40,8 +40,9 @@ constexpr Kind kind_of(std::uint64_t stamp) noexcept { return static_cast<Kind>(
 // Protocol. The receiver polls the stamp at its position. Invariant: the first word of each line that the sender may
 // write next is 0. So bytes of an earlier record are never taken for a stamp, although records have different lengths.
 //  - The sender writes a record's bytes, then its stamp: by a release store, or by the wire's put_signal.
-//  - The receiver loads the stamp with acquire, so it sees the bytes. It copies them, clears the first word of each line
-//    of the record, and later returns the number of consumed bytes by a release store (or put_signal).
+//  - The receiver loads the stamp with acquire, so it sees the bytes, and copies them. Later it clears the first word of
+//    each line of the consumed records, and returns the number of consumed bytes by a release store (or put_signal). It
+//    clears late, because a store to a line that the sender has just written would delay the receiver's next stores.
 //  - The sender loads that number with acquire before it reuses the lines: its stores come after the receiver's loads
 //    and clears.
 // A record takes at most a quarter of the ring, and the receiver returns the number at the latest after a quarter. So a
@@ -89,27 +90,27 @@ class RingReader {
       if (stamp == 0) [[likely]]
         return nullptr;
       if (kind_of(stamp) != Kind::wrap) return reinterpret_cast<const Header*>(at);
-      clear(at, Layout::line_bytes);
       consumed_ += bytes_ - (consumed_ & (bytes_ - 1));
     }
   }
   /// After peek(): the record's bytes aren't used any more.
-  void consume(std::size_t record) noexcept {
-    clear(memory_ + (consumed_ & (bytes_ - 1)), record);
-    consumed_ += record;
+  void consume(std::size_t record) noexcept { consumed_ += record; }
+  /// Bytes that were consumed since the last release().
+  std::uint64_t unreleased() const noexcept { return consumed_ - released_; }
+  /// Prepares the consumed lines for the sender. Returns the number of consumed bytes, for set_consumed().
+  std::uint64_t release() noexcept {
+    // Relaxed: the release of the returned number orders these stores before the sender's next ones.
+    for (; released_ != consumed_; released_ += Layout::line_bytes)
+      word(memory_ + (released_ & (bytes_ - 1))).store(0, std::memory_order_relaxed);
+    return consumed_;
   }
-  std::uint64_t consumed() const noexcept { return consumed_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:
-  static void clear(std::byte* at, std::size_t bytes) noexcept {
-    // Relaxed: the release of the consumed bytes orders these stores before the sender's next ones.
-    for (std::size_t i = 0; i < bytes; i += Layout::line_bytes) word(at + i).store(0, std::memory_order_relaxed);
-  }
-
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint64_t consumed_ = 0;
+  std::uint64_t released_ = 0;
 };
 
 }  // namespace hmc::p2p
