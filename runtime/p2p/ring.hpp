@@ -20,7 +20,7 @@ enum class Kind : std::uint8_t {
 
 /// The start of a record. Payload follows, also in the rest of the first line.
 struct Header {
-  std::uint64_t stamp;    ///< number of the record in its ring, and its Kind; 0: not written yet
+  std::uint64_t stamp;    ///< number of the record in its ring, from 1, and its Kind
   std::uint32_t team;     ///< TeamCore::agreed_id
   std::int32_t source;    ///< the sender's rank in the team
   std::int32_t tag;
@@ -37,12 +37,14 @@ constexpr std::uint64_t stamp_of(std::uint64_t number, Kind kind) noexcept {
 }
 constexpr Kind kind_of(std::uint64_t stamp) noexcept { return static_cast<Kind>(stamp & 0xff); }
 
-// Protocol. The receiver polls the stamp at its position. Invariant: the first word of each line that the sender may
-// write next is 0. So bytes of an earlier record are never taken for a stamp, although records have different lengths.
+// Protocol. The receiver polls the stamp at its position for the number of the next record. Invariant: the first word of
+// each line that the sender may write next is 0 or an older stamp. So bytes of an earlier record are never taken for a
+// stamp, although records have different lengths.
 //  - The sender writes a record's bytes, then its stamp: by a release store, or by the wire's put_signal.
 //  - The receiver loads the stamp with acquire, so it sees the bytes, and copies them. Later it clears the first word of
-//    each line of the consumed records, and returns the number of consumed bytes by a release store (or put_signal). It
-//    clears late, because a store to a line that the sender has just written would delay the receiver's next stores.
+//    each further line of the consumed records, and returns the number of consumed bytes by a release store (or
+//    put_signal). Not at once: a store to a line that the sender has just written delays the receiver's next stores.
+//    Lines with a stamp aren't cleared: that would cost each short message another transfer of its line.
 //  - The sender loads that number with acquire before it reuses the lines: its stores come after the receiver's loads
 //    and clears.
 // A record takes at most a quarter of the ring, and the receiver returns the number at the latest after a quarter. So a
@@ -87,21 +89,36 @@ class RingReader {
       std::byte* const at = memory_ + (consumed_ & (bytes_ - 1));
       // Acquire: pairs with the release of the stamp; the record's bytes are visible.
       const std::uint64_t stamp = word(at).load(std::memory_order_acquire);
-      if (stamp == 0) [[likely]]
+      if (stamp >> 8 != number_ + 1) [[likely]]
         return nullptr;
       if (kind_of(stamp) != Kind::wrap) return reinterpret_cast<const Header*>(at);
+      ++number_;
       consumed_ += bytes_ - (consumed_ & (bytes_ - 1));
     }
   }
   /// After peek(): the record's bytes aren't used any more.
-  void consume(std::size_t record) noexcept { consumed_ += record; }
+  void consume(std::size_t record) noexcept {
+    ++number_;
+    consumed_ += record;
+  }
   /// Bytes that were consumed since the last release().
   std::uint64_t unreleased() const noexcept { return consumed_ - released_; }
   /// Prepares the consumed lines for the sender. Returns the number of consumed bytes, for set_consumed().
   std::uint64_t release() noexcept {
-    // Relaxed: the release of the returned number orders these stores before the sender's next ones.
-    for (; released_ != consumed_; released_ += Layout::line_bytes)
-      word(memory_ + (released_ & (bytes_ - 1))).store(0, std::memory_order_relaxed);
+    while (released_ != consumed_) {
+      const std::uint64_t position = released_ & (bytes_ - 1);
+      std::byte* const at = memory_ + position;
+      // Relaxed: peek() has loaded this stamp, and the sender doesn't write here before the number is returned.
+      if (kind_of(word(at).load(std::memory_order_relaxed)) == Kind::wrap) {
+        released_ += bytes_ - position;
+        continue;
+      }
+      const std::size_t record = record_bytes(reinterpret_cast<const Header*>(at)->payload);
+      // Relaxed: the release of the returned number orders these stores before the sender's next ones.
+      for (std::size_t line = Layout::line_bytes; line < record; line += Layout::line_bytes)
+        word(at + line).store(0, std::memory_order_relaxed);
+      released_ += record;
+    }
     return consumed_;
   }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -111,6 +128,7 @@ class RingReader {
   std::uint64_t bytes_ = 0;
   std::uint64_t consumed_ = 0;
   std::uint64_t released_ = 0;
+  std::uint64_t number_ = 0;  // of the last consumed record
 };
 
 }  // namespace hmc::p2p

@@ -30,11 +30,17 @@ class RingTest : public testing::Test {
     auto* const header = reinterpret_cast<Header*>(at);
     header->payload = static_cast<std::uint32_t>(payload);
     header->bytes = number;
-    std::memset(header + 1, 0xff, payload);  // would be a stamp if a line weren't cleared
+    // The first word of each further line would be a stamp that the reader expects soon, if it weren't cleared.
+    for (std::size_t line = 64; line < record; line += 64) {
+      const std::uint64_t trap = stamp_of(number + 2 + draw_trap() % 16, Kind::eager);
+      std::memcpy(at + line, &trap, 8);
+    }
     word(at).store(writer.next_stamp(Kind::eager), std::memory_order_release);
     writer.advance(record);
     return true;
   }
+  std::uint64_t draw_trap() { return traps(); }
+  std::mt19937_64 traps{9};
   std::vector<Line> memory = std::vector<Line>(bytes / 64);
   RingWriter writer{memory[0].bytes, bytes};
   RingReader reader{memory[0].bytes, bytes};
