@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
-#include <memory>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <random>
 

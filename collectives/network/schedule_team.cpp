@@ -170,7 +170,8 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   const base::Activity activity = activity_of(operation.args().signature);
   const auto note = [&]() noexcept {
     const auto guard = hold();
-    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, &waits_, operation.args().bytes()};
+    return base::WaitNote{activity, arena_.world(awaited_by(operation)), operation.turn.number, &waits_,
+                          operation.args().bytes()};
   };
   std::uint64_t before = moves();
   Status status;

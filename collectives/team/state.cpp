@@ -41,10 +41,9 @@ State::State(rma::TeamCore& team, const Settings& settings)
   shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
-    schedules_ =
-        std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further,
-                                       DirectTeam::staging_at_start,
-                                       [this](std::byte* part) { direct_->prepare(part); });
+    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further,
+                                                DirectTeam::staging_at_start,
+                                                [this](std::byte* part) { direct_->prepare(part); });
     direct_->join(*schedules_);
   } else {
     schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further);

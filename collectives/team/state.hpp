@@ -21,7 +21,7 @@ struct Settings {
   std::string rows;       ///< the content of HMC_COLL_FILE
   std::string rows_file;  ///< the file's name, for errors
   schedule::CostParameters parameters;
-  std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
+  std::string private_buffers;      ///< HMC_COLL_PRIVATE; may differ between ranks
   std::uint64_t message_bytes = 0;  ///< of the world's window, for messages
 };
 

@@ -10,7 +10,7 @@ inline constexpr int any_tag = -1;     ///< a message with any tag
 
 /// A message that was received or probed.
 struct MessageStatus {
-  int source = -1;        ///< the sender's rank in the team
+  int source = -1;  ///< the sender's rank in the team
   int tag = -1;
   std::size_t bytes = 0;  ///< the message's length
 };

@@ -141,9 +141,9 @@ class HMC_API Team {
   // ---- two-sided messages. A message has a source and a destination (ranks of this team), a tag (0 or greater), and
   // 0 or more bytes. Messages of different teams never match.
   //
-  // Matching, as in MPI: a receive takes the first message of its source with its tag. Messages from one rank to another
-  // on one team are received in the order of the sends. any_source and any_tag match any rank and any tag. A rank may
-  // send to itself.
+  // Matching, as in MPI: a receive takes the first message of its source with its tag. Messages from one rank to
+  // another on one team are received in the order of the sends. any_source and any_tag match any rank and any tag. A
+  // rank may send to itself.
   //
   // Completion. A send is complete when its buffer may be reused:
   //  - eager: up to 8 KiB (less in a job of many ranks), while the receiver has room for them: without the receiver
@@ -157,7 +157,8 @@ class HMC_API Team {
   //  - truncation: a message is longer than the buffer of the receive that it matches. The receive throws
   //    Error{mismatch}, which names both ranks and both sizes; the message is dropped, the buffer unchanged. The send
   //    succeeds, and the team stays usable.
-  //  - timeout: the deadline (HMC_TIMEOUT_S) has passed. A receive is cancelled. A rendezvous send may be in progress at
+  //  - timeout: the deadline (HMC_TIMEOUT_S) has passed. A receive is cancelled. A rendezvous send may be in progress
+  //  at
   //    the receiver, so further sends to this rank, and its receives from this rank, throw Error{error}.
   //  - peer_failed, aborted: a rank has died, or the job was aborted. All messages of this rank in flight end.
   //  - mismatch: the awaited rank on this node has been in Runtime::close for 1 s.

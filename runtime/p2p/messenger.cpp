@@ -61,7 +61,8 @@ void Messenger::close() {
   if (is_needed()) {
     const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
     // A failure isn't reported here: the barrier of the close reports it.
-    (void)fabric_.waiter.until({base::Activity::closing}, [&]() noexcept { return !is_needed(); }, fabric_.timeout);
+    (void)fabric_.waiter.until(
+        {base::Activity::closing}, [&]() noexcept { return !is_needed(); }, fabric_.timeout);
   }
   const auto guard = hold();
   end();
@@ -277,14 +278,12 @@ Messenger::Operation& Messenger::start_send(const Call& call) {
   send.remote = {send.ticket, reinterpret_cast<std::uintptr_t>(send.data), 0, 0, 0, 0, -1};
   if (call.bytes > 0) {
     const transport::ReadProbe probe = reads_.probe();
-    const bool readable =
-        reads_.wanted() && (!memory::devices_present() || reads_.is_readable(send.data, call.bytes));
+    const bool readable = reads_.wanted() && (!memory::devices_present() || reads_.is_readable(send.data, call.bytes));
     send.remote.probe_address = probe.address;
     send.remote.probe_nonce = probe.nonce;
     send.remote.process = readable ? probe.process : -1;
-    if (const auto* const in = peer.area == nullptr
-                                   ? nullptr
-                                   : fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
+    if (const auto* const in =
+            peer.area == nullptr ? nullptr : fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
       send.remote.window = in->id() + 1;
       send.remote.offset = static_cast<std::uint64_t>(send.data - in->data());
     }
@@ -498,7 +497,8 @@ Request Messenger::leave_in_flight(Operation& operation, const Call& call) {
     release(operation);
     unshare_if_idle();
   }
-  return Request::from_raw({shared_window_.lock().get(), is_over ? 0 : operation.ticket, call.name, source_index_, world});
+  return Request::from_raw(
+      {shared_window_.lock().get(), is_over ? 0 : operation.ticket, call.name, source_index_, world});
 }
 
 void Messenger::require_usable(const Call& call) const {

@@ -174,9 +174,7 @@ class Messenger final : public rma::MessageState,
   void unshare_if_idle() noexcept {
     if (!goes_on()) unshare();
   }
-  void count_move() noexcept {
-    moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  void count_move() noexcept { moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   Peer& peer_of(int world);
   void mark_busy(Peer& peer) noexcept;
   void fail(const base::Status& status) noexcept;
@@ -246,7 +244,7 @@ class Messenger final : public rma::MessageState,
   std::size_t unexpected_ = 0;
   std::size_t in_flight_ = 0;
   std::atomic<std::uint64_t> moves_{0};  // one writer at a time
-  bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
+  bool driven_ = false;                  // registered with the waiter and the background thread; written by the owner
   bool by_owner_ = true;
   int source_index_ = 0;
   base::Status failure_;

@@ -91,8 +91,8 @@ Unexpected* Messenger::find_unexpected(Peer* only, const Wanted& wanted) noexcep
 }
 
 void Messenger::take_message(Peer& peer, const Header& record) noexcept {
-  Envelope message{record.team, record.source, record.tag, peer.world, record.bytes,
-                   kind_of(record.stamp) == Kind::eager, {}};
+  Envelope message{
+      record.team, record.source, record.tag, peer.world, record.bytes, kind_of(record.stamp) == Kind::eager, {}};
   const auto* const payload = reinterpret_cast<const std::byte*>(&record + 1);
   if (!message.is_eager) std::memcpy(&message.remote, payload, sizeof message.remote);
   if (Operation* const receive = match_posted(peer, message)) return deliver(*receive, peer, message, payload);
@@ -138,8 +138,7 @@ void Messenger::return_credit(Peer& peer) noexcept {
     peer.credit = peer.matched;
     const Status status =
         peer.channel->put_signal(offset_ + line + offsetof(PairLine, matched), &peer.credit, sizeof peer.credit,
-                                 offset_ + line + offsetof(PairLine, consumed), peer.inbox.release(),
-                                 peer.credit_put);
+                                 offset_ + line + offsetof(PairLine, consumed), peer.inbox.release(), peer.credit_put);
     if (!status.ok()) return fail(status);
     if (peer.credit_put != transport::done) mark_busy(peer);
   }
@@ -176,8 +175,7 @@ bool Messenger::copy_from_sender(Peer& peer, const Envelope& message, std::byte*
   if (remote.process < 0 || !reads_.wanted()) return false;
   const auto process = static_cast<std::int32_t>(remote.process);
   if (peer.readable == Readable::untested)
-    peer.readable =
-        reads_.try_on({remote.probe_address, remote.probe_nonce, process}) ? Readable::yes : Readable::no;
+    peer.readable = reads_.try_on({remote.probe_address, remote.probe_nonce, process}) ? Readable::yes : Readable::no;
   if (peer.readable == Readable::no) return false;
   if (process == ::getpid()) {  // ranks as threads
     std::memcpy(to, here, message.bytes);
@@ -224,8 +222,9 @@ void Messenger::give_slots() noexcept {
     if (slot.operation != nullptr) continue;
     Operation& receive = *wanting_slots_.front();
     Peer& peer = *receive.peer;
-    slot = {&receive, receive.granted, std::min<std::uint64_t>(Layout::slot_bytes, receive.total - receive.granted),
-            ++slot_stamps_, false, {}};
+    slot = {
+        &receive,       receive.granted, std::min<std::uint64_t>(Layout::slot_bytes, receive.total - receive.granted),
+        ++slot_stamps_, false,           {}};
     ++slots_in_use_;
     receive.granted += slot.bytes;
     if (receive.granted == receive.total) wanting_slots_.pop_front();
@@ -235,8 +234,9 @@ void Messenger::give_slots() noexcept {
       slot.direct.to = receive.data + slot.at;
       slot.is_direct = rma::receive_into(window_, slot.direct);
     }
-    answer(peer, {Kind::grant, slot.bytes,
-                  {receive.remote.request, slot.at, static_cast<std::uint64_t>(number), slot.stamp}});
+    answer(
+        peer,
+        {Kind::grant, slot.bytes, {receive.remote.request, slot.at, static_cast<std::uint64_t>(number), slot.stamp}});
   }
 }
 

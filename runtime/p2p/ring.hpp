@@ -20,9 +20,9 @@ enum class Kind : std::uint8_t {
 
 /// The start of a record. Payload follows, also in the rest of the first line.
 struct Header {
-  std::uint64_t stamp;    ///< number of the record in its ring, from 1, and its Kind
-  std::uint32_t team;     ///< TeamCore::agreed_id
-  std::int32_t source;    ///< the sender's rank in the team
+  std::uint64_t stamp;  ///< number of the record in its ring, from 1, and its Kind
+  std::uint32_t team;   ///< TeamCore::agreed_id
+  std::int32_t source;  ///< the sender's rank in the team
   std::int32_t tag;
   std::uint32_t payload;  ///< bytes after the header
   std::uint64_t bytes;    ///< the message's length; grant: of the piece
@@ -37,11 +37,12 @@ constexpr std::uint64_t stamp_of(std::uint64_t number, Kind kind) noexcept {
 }
 constexpr Kind kind_of(std::uint64_t stamp) noexcept { return static_cast<Kind>(stamp & 0xff); }
 
-// Protocol. The receiver polls the stamp at its position for the number of the next record. Invariant: the first word of
-// each line that the sender may write next is 0 or an older stamp. So bytes of an earlier record are never taken for a
-// stamp, although records have different lengths.
+// Protocol. The receiver polls the stamp at its position for the number of the next record. Invariant: the first word
+// of each line that the sender may write next is 0 or an older stamp. So bytes of an earlier record are never taken for
+// a stamp, although records have different lengths.
 //  - The sender writes a record's bytes, then its stamp: by a release store, or by the wire's put_signal.
-//  - The receiver loads the stamp with acquire, so it sees the bytes, and copies them. Later it clears the first word of
+//  - The receiver loads the stamp with acquire, so it sees the bytes, and copies them. Later it clears the first word
+//  of
 //    each further line of the consumed records, and returns the number of consumed bytes by a release store (or
 //    put_signal). Not at once: a store to a line that the sender has just written delays the receiver's next stores.
 //    Lines with a stamp aren't cleared: that would cost each short message another transfer of its line.

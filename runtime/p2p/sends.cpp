@@ -57,8 +57,7 @@ void Messenger::publish(Peer& peer, std::size_t record, Kind kind) noexcept {
     word(ring.memory() + position).store(stamp, std::memory_order_release);
   } else {
     transport::Ticket ticket = transport::done;
-    const Status status =
-        peer.channel->put_signal(at + 8, ring.memory() + position + 8, record - 8, at, stamp, ticket);
+    const Status status = peer.channel->put_signal(at + 8, ring.memory() + position + 8, record - 8, at, stamp, ticket);
     if (!status.ok()) return fail(status);
     if (ticket != transport::done) peer.puts.push_back(ticket);
   }
@@ -106,8 +105,8 @@ bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
     finish(send, {});
     return true;
   }
-  const bool fits_budget = send.bytes <= eager_max_ &&
-                           peer.eager_cost + send.bytes + message_cost - peer.matched_cost <= eager_budget_;
+  const bool fits_budget =
+      send.bytes <= eager_max_ && peer.eager_cost + send.bytes + message_cost - peer.matched_cost <= eager_budget_;
   if (fits_budget) return false;
   const std::size_t record = record_bytes(sizeof(Remote));
   std::byte* const at = open_record(peer, record);

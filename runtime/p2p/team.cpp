@@ -48,8 +48,7 @@ const Call& checked(const Call& call, int lowest) {
 
 void Team::send(const void* data, std::size_t bytes, int destination, int tag) {
   p2p::Messenger& messenger = messenger_of(core_, "send");
-  messenger.send(
-      checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
+  messenger.send(checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
 MessageStatus Team::recv(void* data, std::size_t capacity, int source, int tag) {

@@ -34,9 +34,9 @@ void check_status(const MessageStatus& status, int source, int tag, std::size_t 
 }
 
 /// 0, 1, odd, around the first line, the largest eager message, a page, the ring and a slot.
-const std::vector<std::size_t> sizes = {0,    1,    7,     8,     31,    32,    33,     63,     64,     65,     1000,
-                                        4096, 8191, 8192,  8193,  16384, 65535, 65536,  65537,  262144, 262145, 1048576,
-                                        3000001};
+const std::vector<std::size_t> sizes = {0,     1,     7,     8,      31,     32,      33,     63,
+                                        64,    65,    1000,  4096,   8191,   8192,    8193,   16384,
+                                        65535, 65536, 65537, 262144, 262145, 1048576, 3000001};
 
 }  // namespace
 
@@ -105,10 +105,32 @@ HMC_SPMD_TEST(Messages, a_receive_takes_its_tag_and_leaves_the_others) {
     std::vector<std::byte> in(12000);
     const MessageStatus status = world.recv(in, me.previous(), tag);
     check_status(status, me.previous(), tag, static_cast<std::size_t>(tag * 137 % 12000));
-    HMC_CHECK_CLEAN((Pattern{me.previous(), static_cast<std::uint64_t>(tag)}.verify(std::span(in).first(status.bytes))));
+    HMC_CHECK_CLEAN(
+        (Pattern{me.previous(), static_cast<std::uint64_t>(tag)}.verify(std::span(in).first(status.bytes))));
   }
   Request::wait_all(requests);
   world.barrier();
+}
+
+// A message matches the receive that was posted first, with or without wildcards.
+HMC_SPMD_TEST(Messages, receives_match_in_the_order_of_their_calls) {
+  Team& world = me.runtime->world();
+  for (const bool any_first : {false, true}) {
+    std::uint64_t exact = 0, any = 0;
+    Request requests[2];
+    if (any_first) requests[0] = world.irecv(&any, 8);
+    requests[1] = world.irecv(&exact, 8, me.previous(), 1);
+    if (!any_first) requests[0] = world.irecv(&any, 8);
+    world.barrier();
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const std::uint64_t value = Pattern{me.rank, 50 + i}.word(0);
+      world.send(&value, 8, me.next(), 1);
+    }
+    Request::wait_all(requests);
+    HMC_CHECK_EQ(any_first ? any : exact, (Pattern{me.previous(), 50}.word(0)));
+    HMC_CHECK_EQ(any_first ? exact : any, (Pattern{me.previous(), 51}.word(0)));
+    world.barrier();
+  }
 }
 
 HMC_SPMD_TEST(Messages, any_source_receives_from_all) {
@@ -271,9 +293,12 @@ HMC_SPMD_TEST(Messages, teams_with_equal_tags_dont_mix) {
   const int next = (half.rank() + 1) % half.size(), previous = (half.rank() + half.size() - 1) % half.size();
   for (std::uint64_t i = 0; i < 3; ++i) out[i] = Pattern{me.rank, 40 + i}.word(0);
   Request requests[6] = {
-      world.isend(&out[0], 8, me.next(), 1),          twin.isend(&out[1], 8, me.next(), 1),
-      half.isend(&out[2], 8, next, 1),                half.irecv(&in[2], 8, any_source, any_tag),
-      twin.irecv(&in[1], 8, any_source, any_tag),     world.irecv(&in[0], 8, any_source, any_tag),
+      world.isend(&out[0], 8, me.next(), 1),
+      twin.isend(&out[1], 8, me.next(), 1),
+      half.isend(&out[2], 8, next, 1),
+      half.irecv(&in[2], 8, any_source, any_tag),
+      twin.irecv(&in[1], 8, any_source, any_tag),
+      world.irecv(&in[0], 8, any_source, any_tag),
   };
   Request::wait_all(requests);
   HMC_CHECK_EQ(in[0], (Pattern{me.previous(), 40}.word(0)));

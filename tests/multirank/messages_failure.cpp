@@ -226,14 +226,16 @@ TEST_P(MessagesFailure, sends_to_a_rank_that_does_not_receive_wait) {
 
 TEST_P(MessagesFailure, receive_from_a_rank_that_closes_is_a_mismatch) {
   if (nodes() > 1) GTEST_SKIP() << "the state of a rank on another node isn't visible";
-  const auto met = run([&](Runtime& runtime) {
-    if (runtime.rank() == 0) runtime.world().recv(buffer(runtime), 8, last(), 1);
-    try {
-      runtime.close();
-    } catch (const Error&) {
-      // rank 0 has failed
-    }
-  }, 20s);
+  const auto met = run(
+      [&](Runtime& runtime) {
+        if (runtime.rank() == 0) runtime.world().recv(buffer(runtime), 8, last(), 1);
+        try {
+          runtime.close();
+        } catch (const Error&) {
+          // rank 0 has failed
+        }
+      },
+      20s);
   ASSERT_TRUE(met.front().has_value());
   EXPECT_EQ(met.front()->code(), Code::mismatch) << met.front()->what();
   EXPECT_EQ(met.front()->peer(), last());
@@ -260,7 +262,8 @@ TEST_P(MessagesFailure, messages_progress_while_all_ranks_compute) {
   for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
-INSTANTIATE_TEST_SUITE_P(, MessagesFailure, testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(2, 2), std::tuple(4, 2)),
+INSTANTIATE_TEST_SUITE_P(, MessagesFailure,
+                         testing::Values(std::tuple(2, 1), std::tuple(3, 1), std::tuple(2, 2), std::tuple(4, 2)),
                          [](const auto& made) {
                            return "ranks" + std::to_string(std::get<0>(made.param)) + "_nodes" +
                                   std::to_string(std::get<1>(made.param));

@@ -54,7 +54,7 @@ using TransferLoop = void (*)(Side& side, std::size_t bytes, int repeat);
 struct TransferSpec {
   Pairing pairing = Pairing::first_last;
   Direction direction = Direction::put;
-  bool both = false;  // both ranks of a pair transfer
+  bool both = false;       // both ranks of a pair transfer
   bool two_sided = false;  // messages: both ranks of a pair run the loop
   Accumulates accumulates = Accumulates::no;
   Metric metric = Metric::latency;
