@@ -113,7 +113,8 @@ TEST_P(EndpointPair, each_side_numbers_its_peers_on_its_own) {
   for (int i = 0; i < 4; ++i) {
     const std::size_t offset = 1000 * static_cast<std::size_t>(i);
     const auto theirs = pattern_of(9, i, offset, 900), mine = pattern_of(i, i, offset, 900);
-    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), others[static_cast<std::size_t>(i)]->buffer().address + offset));
+    EXPECT_TRUE(
+        std::equal(theirs.begin(), theirs.end(), others[static_cast<std::size_t>(i)]->buffer().address + offset));
     EXPECT_TRUE(std::equal(mine.begin(), mine.end(), hub->buffer().address + offset));
   }
 }
