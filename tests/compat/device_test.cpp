@@ -149,7 +149,7 @@ TEST_P(OnDevice, more_callers_than_slots_put_at_the_same_time) {
   EXPECT_EQ(failures, 0);
 }
 
-TEST_P(OnDevice, threads_of_one_communicator_and_peers_that_come_and_go) {
+TEST_P(OnDevice, threads_of_one_communicator_and_peers_that_connect_and_disconnect) {
   constexpr std::size_t size = 600'001;
   std::atomic<int> failures{0};
   std::atomic<bool> stop{false};

@@ -92,7 +92,7 @@ HMC_SPMD_TEST(Messages, many_small_messages_keep_their_order) {
   world.barrier();
 }
 
-HMC_SPMD_TEST(Messages, a_receive_takes_its_tag_and_leaves_the_others) {
+HMC_SPMD_TEST(Messages, a_receive_matches_its_tag_and_leaves_the_others) {
   Team& world = me.runtime->world();
   constexpr int tags = 200;
   std::vector<Request> requests;
@@ -269,7 +269,7 @@ HMC_SPMD_TEST(Messages, wrong_arguments_are_errors) {
   HMC_CHECK_THROWS(hmc::Code::closed, Team().send(&word, 8, 0));
 }
 
-HMC_SPMD_TEST(Messages, an_abandoned_receive_takes_no_message) {
+HMC_SPMD_TEST(Messages, an_abandoned_receive_matches_no_message) {
   Team& world = me.runtime->world();
   std::uint64_t never = 17, got = 0;
   Request lost = world.irecv(&never, 8, me.previous(), 8);

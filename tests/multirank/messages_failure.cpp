@@ -131,7 +131,7 @@ TEST_P(MessagesFailure, abort_ends_recv) {
   }
 }
 
-TEST_P(MessagesFailure, receive_that_times_out_names_its_source_and_takes_no_later_message) {
+TEST_P(MessagesFailure, receive_that_times_out_names_its_source_and_matches_no_later_message) {
   std::barrier step(ranks());
   const auto met = run([&](Runtime& runtime) {
     Team& world = runtime.world();
