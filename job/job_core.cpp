@@ -396,8 +396,10 @@ void JobCore::close() {
   for (const device::OpenStreams* const each : fabric.open_streams) take(each->compare());
   for (const auto& wire : fabric.wires) wire->all_left();
   current_.bootstrap->leave();
-  if (current_.bootstrap != first_) first_->leave();
-  line_in(*first_).later_page.store(-1, std::memory_order_relaxed);  // the descriptor may be used for another file
+  if (current_.bootstrap != first_) {
+    line_in(*first_).later_page.store(-1, std::memory_order_relaxed);  // the descriptor may be used for another file
+    first_->leave();
+  }
   fabric.life->open = 0;
   if (unheard != nullptr) std::rethrow_exception(unheard);
   rma::require(fabric, streams, {"Runtime::close"});
