@@ -43,18 +43,20 @@ TEST(RuntimeLife, second_close_reports_closed) {
 
 TEST(RuntimeLife, close_after_a_failed_close_reports_it) {
   Runtime runtime = alone();
-  runtime.world().core()->collectives.reset();  // destroy it before its replacement
   class Failing final : public rma::CollectiveState {
    public:
+    explicit Failing(std::unique_ptr<rma::CollectiveState> replaced) : replaced_(std::move(replaced)) {}
     std::exception_ptr close() override {
       if (std::exchange(tried_, true)) ADD_FAILURE() << "it was started again";
       throw Error(Code::timeout, "Runtime::close", "a peer didn't come");
     }
 
    private:
+    std::unique_ptr<rma::CollectiveState> replaced_;  // its memory is used by messages
     bool tried_ = false;
   };
-  runtime.world().core()->collectives = std::make_unique<Failing>();
+  auto& collectives = runtime.world().core()->collectives;
+  collectives = std::make_unique<Failing>(std::move(collectives));
   EXPECT_EQ(code_of([&] { runtime.close(); }), Code::timeout);
   try {
     runtime.close();
