@@ -175,9 +175,10 @@ std::byte* Window::ptr(int rank, std::uint64_t offset) const {
 }
 
 std::shared_ptr<std::byte> Window::share(int rank) const {
-  const rma::WindowPeer& peer = core_here(core_, "Window::share").peer("Window::share", rank);
-  if (peer.direct == nullptr || peer.channel == nullptr) return nullptr;
-  const std::shared_ptr<void> mapping = peer.channel->mapping();
+  const rma::WindowCore& core = core_here(core_, "Window::share");
+  const rma::WindowPeer& peer = core.peer("Window::share", rank);
+  if (peer.direct == nullptr) return nullptr;
+  const std::shared_ptr<void> mapping = core.mapping_of(peer);
   return mapping == nullptr ? nullptr : std::shared_ptr<std::byte>(mapping, peer.direct);
 }
 

@@ -99,6 +99,14 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   /// The path to a rank's part. The first call measures a staged path.
   Path path(int rank);
   std::span<const WindowPeer> peers() const noexcept { return own_.peers; }
+  /// The owner of the mapping at peer.direct; null: the mapping ends with the window. If an RDMA device executes the
+  /// atomics, peer.channel isn't the channel of the mapping.
+  std::shared_ptr<void> mapping_of(const WindowPeer& peer) const noexcept {
+    for (const auto& channel : own_.channels)
+      if (channel->direct() == peer.direct)
+        if (auto mapping = channel->mapping()) return mapping;
+    return nullptr;
+  }
   const WindowPeer& peer(const char* operation, int rank) const {
     if (static_cast<std::size_t>(rank) < own_.peers.size()) [[likely]]
       return own_.peers[static_cast<std::size_t>(rank)];
