@@ -1,14 +1,10 @@
 #include "compat/hmc/control.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,51 +26,7 @@ namespace {
 
 constexpr auto answer_timeout = std::chrono::seconds(10);
 constexpr auto connect_timeout = std::chrono::seconds(10);
-constexpr int longest_poll_ms = 50;  // then a wait checks for interrupts
 constexpr std::uint8_t control_version = 2;
-
-constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
-  return static_cast<bootstrap::MessageType>(type);
-}
-
-sockaddr_un address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
-    throw Error(Code::invalid_config, "control",
-                fmt::format("'{}': a socket's path has 1 to {} bytes", path, sizeof address.sun_path - 1));
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
-}
-
-base::UniqueFd unix_socket() {
-  base::UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) throw Error(Code::error, "control", fmt::format("socket: {}", std::strerror(errno)));
-  return socket;
-}
-
-/// Holds the lock of a file's folder, so that processes that bind the same path do so one after another.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& path) {
-    const auto slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-    folder_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!folder_) throw Error(Code::error, "control", fmt::format("{}: {}", folder, std::strerror(errno)));
-    const auto limit = base::Deadline::after(std::chrono::seconds(5));
-    // A process of another user may hold the lock of a shared folder forever. Then this process binds without the lock.
-    while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && !limit.expired()) (void)::poll(nullptr, 0, 2);
-  }
-
- private:
-  base::UniqueFd folder_;
-};
-
-/// True also while messages that the peer sent before are unread.
-bool closed_by_peer(int socket) noexcept {
-  pollfd state{socket, POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
-}
 
 /// The IP of one end of a connection, without the mapping of IPv4 into IPv6; empty for other families.
 std::string ip_of(const sockaddr_storage& end) {
@@ -230,182 +182,6 @@ std::string Access::refusal_of(int socket) const {
   if (admits(socket)) return {};
   return fmt::format("it is from another machine or user{}",
                      has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
-}
-
-// ---- SocketFile
-
-SocketFile::SocketFile(const std::string& path) : path_(path), socket_(unix_socket()) {
-  const sockaddr_un address = address_of(path);
-  const FolderLock lock(path);
-  const auto bind = [&] {
-    return ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  };
-  struct stat there {};
-  if (!bind()) {
-    if (errno != EADDRINUSE) throw Error(Code::error, "control", fmt::format("{}: {}", path, std::strerror(errno)));
-    if (::lstat(path.c_str(), &there) == 0 && !S_ISSOCK(there.st_mode))
-      throw Error(Code::invalid_config, "control", fmt::format("{} is a file, not a socket", path));
-    if (connect(path))
-      throw Error(Code::invalid_config, "control", fmt::format("another process listens on {}", path),
-                  "use another path, or set a different HMC_SECRET for each job and take the path from udsPathFor");
-    // Left behind by a process that was killed.
-    if (::unlink(path.c_str()) != 0 || !bind())
-      throw Error(Code::error, "control", fmt::format("{}: {}", path, std::strerror(errno)));
-  }
-  if (::lstat(path.c_str(), &there) == 0) {
-    device_ = there.st_dev;
-    inode_ = there.st_ino;
-  }
-  (void)::chmod(path.c_str(), 0600);
-  if (::listen(socket_.get(), SOMAXCONN) != 0)
-    throw Error(Code::error, "control", fmt::format("listen on {}: {}", path, std::strerror(errno)));
-}
-
-SocketFile::~SocketFile() {
-  struct stat there {};
-  if (::lstat(path_.c_str(), &there) == 0 && there.st_dev == device_ && there.st_ino == inode_)
-    (void)::unlink(path_.c_str());
-}
-
-base::UniqueFd SocketFile::connect(const std::string& path) {
-  base::UniqueFd socket = unix_socket();
-  const sockaddr_un address = address_of(path);
-  const auto limit = base::Deadline::after(connect_timeout);
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    if (errno != EAGAIN && errno != EINTR) return {};  // EAGAIN: the listener's queue is full
-    if (limit.expired()) return {};
-    (void)::poll(nullptr, 0, 2);
-  }
-  return socket;
-}
-
-// ---- ControlLink
-
-void ControlLink::add(ControlConnection connection, std::uint64_t peer_closes) {
-  const std::lock_guard guard(mutex_);
-  std::vector<base::UniqueFd> none;
-  std::erase_if(lines_, [&](const std::shared_ptr<Line>& line) {
-    const std::lock_guard line_guard(line->mutex);
-    if (line->peer_closes == peer_closes) return false;
-    // The peer has closed it. Without unread messages its socket isn't kept, also if this process never receives.
-    line->connection.read();
-    while (auto frame = line->connection.next(none))
-      if (frame->type == type_of(ControlType::message)) line->unread.push_back(std::move(frame->payload));
-    return line->connection.ended() && line->unread.empty();
-  });
-  lines_.push_back(std::make_shared<Line>(std::move(connection), peer_closes));
-  std::stable_sort(lines_.begin(), lines_.end(),
-                   [](const auto& a, const auto& b) { return a->peer_closes < b->peer_closes; });
-}
-
-std::vector<std::shared_ptr<ControlLink::Line>> ControlLink::lines() {
-  const std::lock_guard guard(mutex_);
-  if (closed_) return {};
-  return lines_;
-}
-
-std::shared_ptr<ControlLink::Line> ControlLink::first_open() {
-  const auto all = lines();
-  for (const auto& line : all) {
-    if (line->peer_closes != all.back()->peer_closes) continue;  // the peer has closed it
-    const std::lock_guard guard(line->mutex);
-    if (!line->connection.ended() && !closed_by_peer(line->connection.fd())) return line;
-  }
-  return nullptr;
-}
-
-bool ControlLink::alive() { return first_open() != nullptr; }
-
-int ControlLink::fd() {
-  const auto line = first_open();
-  return line == nullptr ? -1 : line->connection.fd();
-}
-
-Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
-  const Status gone = Status::failure(Code::peer_failed, "the peer has disconnected or died");
-  const auto open = first_open();
-  if (open == nullptr) return gone;
-  Line& line = *open;
-  std::unique_lock guard(line.mutex);
-  line.connection.send_encoded(type_of(ControlType::message), message);
-  while (line.connection.wants_write() && !line.connection.ended()) {
-    if (deadline.expired()) return Status::failure(Code::timeout, "the peer hasn't read the message in time");
-    guard.unlock();  // add() locks in the other order
-    const auto now_open = lines();
-    if (now_open.empty()) return gone;
-    // Read all connections, so that two processes that send to each other don't both wait for space. The peer may send
-    // on a connection that appears meanwhile, so poll again after a short time.
-    std::vector<pollfd> waits{{line.connection.fd(), POLLIN | POLLOUT, 0}};
-    for (const auto& other : now_open) {
-      if (other.get() == &line) continue;
-      const std::lock_guard reading(other->mutex);
-      if (!other->connection.ended()) waits.push_back({other->connection.fd(), POLLIN, 0});
-    }
-    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 &&
-        base::is_interrupted())
-      return Status::failure(Code::timeout, "the program interrupted the wait");
-    for (const auto& other : now_open) {
-      if (other.get() == &line) continue;
-      const std::lock_guard reading(other->mutex);
-      other->connection.read();
-    }
-    guard.lock();
-    line.connection.read();
-    line.connection.write();
-  }
-  return line.connection.ended() ? gone : Status{};
-}
-
-Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
-  std::vector<base::UniqueFd> none;
-  std::vector<pollfd> waits;
-  for (;;) {
-    std::vector<std::shared_ptr<Line>> all;
-    {
-      const std::lock_guard guard(mutex_);
-      if (closed_) return Status::failure(Code::closed, "the connection was closed");
-      all = lines_;
-    }
-    waits.clear();
-    std::optional<std::uint64_t> open_closes;
-    for (const auto& line : all) {
-      if (open_closes && line->peer_closes > *open_closes) break;
-      const std::lock_guard guard(line->mutex);
-      if (!line->unread.empty()) {
-        message = std::move(line->unread.front());
-        line->unread.pop_front();
-        return {};
-      }
-      auto frame = line->connection.next(none);
-      if (!frame) {
-        line->connection.read();
-        frame = line->connection.next(none);
-      }
-      if (frame && frame->type == type_of(ControlType::message)) {
-        message = std::move(frame->payload);
-        return {};
-      }
-      if (line->connection.ended()) continue;
-      open_closes = line->peer_closes;
-      waits.push_back({line->connection.fd(), POLLIN, 0});
-    }
-    if (waits.empty()) {
-      if (lines() != all) continue;  // the peer has connected again
-      return Status::failure(Code::peer_failed, "the peer has disconnected or died");
-    }
-    if (deadline.expired()) return Status::failure(Code::timeout, "no message has arrived in time");
-    // A second connection of the peer may appear meanwhile; its first message is received after this poll.
-    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 &&
-        base::is_interrupted())
-      return Status::failure(Code::timeout, "the program interrupted the wait");
-  }
-}
-
-void ControlLink::close() {
-  const std::lock_guard guard(mutex_);
-  closed_ = true;
-  for (const auto& line : lines_) (void)::shutdown(line->connection.fd(), SHUT_RDWR);
-  lines_.clear();
 }
 
 // ---- ControlPlane

@@ -1,11 +1,9 @@
 // ControlPlane: authenticated messages between processes that are identified by name.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +14,8 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/peer_loop.hpp"
+#include "compat/hmc/control_link.hpp"
+#include "compat/hmc/socket_file.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/status.hpp"
@@ -28,8 +28,6 @@ status_t to_status(Code code) noexcept;
 /// The timeout of calls that have no timeout parameter, unless HMC_TIMEOUT_S is set.
 inline constexpr std::chrono::seconds default_timeout{300};
 
-/// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
-enum class ControlType : std::uint16_t { introduction = 64, answer, message };
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
 std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
 
@@ -47,66 +45,8 @@ struct Access {
 /// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
 enum class CtrlTransport { automatic, tcp, uds };
 
-/// A random number of a process. It shows that two connections belong to the same process.
-using Instance = std::array<std::byte, 16>;
+/// Of this process.
 const Instance& own_instance();
-
-/// A listening Unix socket with a name in the file system. The destructor removes its file.
-class SocketFile {
- public:
-  /// Replaces a file that no process listens on. Throws Error if a process listens, or the file isn't a socket.
-  explicit SocketFile(const std::string& path);
-  ~SocketFile();
-  SocketFile(const SocketFile&) = delete;
-  SocketFile& operator=(const SocketFile&) = delete;
-  base::UniqueFd take() noexcept { return std::move(socket_); }
-  /// Empty if no process listens.
-  static base::UniqueFd connect(const std::string& path);
-
- private:
-  std::string path_;
-  base::UniqueFd socket_;
-  std::uint64_t device_ = 0, inode_ = 0;  // the file is removed only while it is still this one
-};
-
-/// All connections to one peer process. There may be several, because both processes may connect, and any number of
-/// times. Each side sends on its first open one and receives from all that the peer hasn't closed, side by side. The
-/// peer sends nothing on others. If the peer has closed its connections and connects again, the earlier ones are read
-/// to their end first. So messages stay in order. Threads: any.
-class ControlLink {
- public:
-  explicit ControlLink(const Instance& instance) : instance_(instance) {}
-  const Instance& instance() const noexcept { return instance_; }
-  /// `peer_closes`: how often the peer had closed its connections to this process before.
-  void add(bootstrap::ControlConnection connection, std::uint64_t peer_closes);
-  bool alive();
-  /// The socket that send() uses; -1: none.
-  int fd();
-  /// peer_failed: the connection has ended.
-  base::Status send(const base::Bytes& message, base::Deadline deadline);
-  /// peer_failed: all connections have ended, and all messages were received.
-  base::Status receive(base::Bytes& message, base::Deadline deadline);
-  /// Wakes and fails all calls.
-  void close();
-
- private:
-  struct Line {
-    Line(bootstrap::ControlConnection opened, std::uint64_t closes)
-        : connection(std::move(opened)), peer_closes(closes) {}
-    std::mutex mutex;
-    bootstrap::ControlConnection connection;
-    const std::uint64_t peer_closes;
-    std::deque<base::Bytes> unread;  ///< that add() took from the connection; under `mutex`
-  };
-  /// The connection that send() uses; null: none is open.
-  std::shared_ptr<Line> first_open();
-  std::vector<std::shared_ptr<Line>> lines();
-
-  const Instance instance_;
-  std::mutex mutex_;
-  bool closed_ = false;
-  std::vector<std::shared_ptr<Line>> lines_;
-};
 
 /// The listeners and the links of one process, by the peer's name: "7" for a number, "@10.0.0.1" for an IP. Throws
 /// Error on failures to listen or connect. Threads: any.

@@ -39,7 +39,8 @@ enum class ConnType { RDMA, UCX };
 ///  - UNSUPPORT: this machine has no memory of the given MemoryType
 ///  - TIMEOUT: a call without a timeout has waited for HMC_TIMEOUT_S (300) seconds
 ///
-/// THREADS. Any. Calls of the same function (send, recv, sendDataTo, recvDataFrom) for one peer run one after another.
+/// THREADS. Any. For one peer, calls of the same function (send, recv, sendDataTo, recvDataFrom) run one after another,
+/// and so do transfers to and from its device memory.
 class HMC_API Communicator {
  public:
   using CtrlId = std::uint32_t;  ///< as CtrlSocketManager's
@@ -94,8 +95,8 @@ class HMC_API Communicator {
   status_t send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
   status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
-  // ---- paired, any memory: the message travels through the receiver's ConnBuffer and overwrites it. `buf_type` is the
-  // memory's type. `flag` receives the message's length. If the message is longer than the receiver's memory, both
+  // ---- paired, any memory: the message travels through the receiver's ConnBuffer and overwrites it, unless that is
+  // device memory. `buf_type` is the memory's type. `flag` receives the message's length. If the message is longer than the receiver's memory, both
   // sides return ERROR.
   status_t sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
                       ConnType connType = ConnType::RDMA);
