@@ -96,8 +96,8 @@ class HMC_API Communicator {
   status_t recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType = ConnType::RDMA);
 
   // ---- paired, any memory: the message travels through the receiver's ConnBuffer and overwrites it, unless that is
-  // device memory. `buf_type` is the memory's type. `flag` receives the message's length. If the message is longer than the receiver's memory, both
-  // sides return ERROR.
+  // device memory. `buf_type` is the memory's type. `flag` receives the message's length. If the message is longer than
+  // the receiver's memory, both sides return ERROR.
   status_t sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
                       ConnType connType = ConnType::RDMA);
   status_t sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size, MemoryType buf_type,

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -296,32 +297,39 @@ TEST_F(CompatControl, a_reconnect_keeps_the_unread_messages_of_the_process) {
 
 TEST_F(CompatControl, two_threads_may_connect_to_one_peer_at_the_same_time) {
   ::setenv("CTRL_TRANSPORT", "tcp", 1);
-  ASSERT_TRUE(control().start("127.0.0.1", port));
-  for (unsigned number = 5; number < 25; ++number) {
-    Child client([&] {
-      const auto connect = [&] { return control().connectTcp(4, "127.0.0.1", port, number); };
+  constexpr int peers = 20;
+  const Pipe client_may_start;
+  std::vector<std::unique_ptr<Child>> clients;
+  for (int i = 0; i < peers; ++i)
+    clients.push_back(std::make_unique<Child>([&] {
+      const int number = client_may_start.get();  // one child each
+      const auto connect = [&] { return control().connectTcp(4, "127.0.0.1", port, static_cast<unsigned>(number)); };
       auto other = std::async(std::launch::async, connect);
       const bool connected = connect();
-      return other.get() && connected && send_all(4, static_cast<int>(number), 10) && receive_all(4, 10);
-    });
-    EXPECT_TRUE(receive_all(number, 10) && send_all(number, 4, 10));
-    ASSERT_TRUE(client.join());
+      return other.get() && connected && send_all(4, number, 10) && receive_all(4, 10);
+    }));
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  for (int number = 5; number < 5 + peers; ++number) {
+    client_may_start.put(number);
+    const auto peer = static_cast<unsigned>(number);
+    EXPECT_TRUE(receive_all(peer, 10) && send_all(peer, 4, 10));
   }
+  for (const auto& client : clients) EXPECT_TRUE(client->join());
   ::unsetenv("CTRL_TRANSPORT");
 }
 
 TEST_F(CompatControl, a_peer_that_has_connected_again_keeps_its_number) {
-  ASSERT_TRUE(control().start("127.0.0.1", port));
-  const Pipe again, refused;
+  const Pipe listens, again, refused;
   Child peer([&] {
-    bool good = control().connectTcp(0, "127.0.0.1", port, 5) && control().sendInt(0, 1);
+    bool good = listens.get() == 1 && control().connectTcp(0, "127.0.0.1", port, 5) && control().sendInt(0, 1);
     control().close(0);
     good = good && control().connectTcp(0, "127.0.0.1", port, 5);
     again.put(good ? 1 : 0);
     return refused.get() == 1 && control().sendInt(0, 2);
   });
-  ASSERT_EQ(again.get(), 1);
-  Child other([&] { return !control().connectTcp(0, "127.0.0.1", port, 5); });
+  Child other([&] { return again.get() == 1 && !control().connectTcp(0, "127.0.0.1", port, 5); });
+  ASSERT_TRUE(control().start("127.0.0.1", port));
+  listens.put(1);
   EXPECT_TRUE(other.join());
   refused.put(1);
   int value = 0;

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 
 namespace hmc::compat {
 
@@ -14,7 +16,12 @@ namespace hmc::compat {
 /// uses HMC, which starts threads.
 class Child {
  public:
-  template <typename Body> explicit Child(Body&& body) : pid_(::fork()) {
+  template <typename Body> explicit Child(Body&& body) {
+#ifndef __SANITIZE_THREAD__  // which starts a thread of its own; the child of several threads couldn't start any there
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    EXPECT_EQ(std::distance(begin(threads), end(threads)), 1);
+#endif
+    pid_ = ::fork();
     if (pid_ == 0) ::_exit(body() ? 0 : 1);
   }
   ~Child() {
@@ -35,7 +42,7 @@ class Child {
   }
 
  private:
-  pid_t pid_;
+  pid_t pid_ = -1;
 };
 
 /// Passes numbers between processes.
