@@ -58,7 +58,7 @@ class Relay {
   /// True if this rank may still receive or send a useful summary.
   bool is_active(std::int64_t now) const noexcept { return has_begun() && missing_ > 0 && now - begun_at_ < active_ns; }
   /// The time for which a rank waits for other ranks' reports before it throws its error.
-  static constexpr std::int64_t active_ns = 250'000'000;
+  static constexpr std::int64_t active_ns = 1'000'000'000;
 
  private:
   void count(int rank) noexcept;

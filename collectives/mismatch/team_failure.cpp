@@ -141,9 +141,9 @@ Status TeamFailure::explain() noexcept {
   return status_;
 }
 
-/// Waits for the other ranks' reports. Ranks in a call send theirs at once. A death or an abort ends the wait and is
-/// returned. Exception: if this rank has evidence of a mismatch, the mismatch is the cause, and deaths are its
-/// consequence. Then it waits for the other reports until the limit.
+/// Waits for the other ranks' reports. Ranks in a call send theirs at once. Returns a death or an abort during the
+/// wait. It doesn't end the wait: the failure came first, and a rank that has reported a mismatch and exited is a
+/// consequence.
 Status TeamFailure::wait_for_reports() noexcept {
   int dead = -1;
   const auto all_received = [&]() noexcept {
@@ -159,7 +159,7 @@ Status TeamFailure::wait_for_reports() noexcept {
     if (!is_of_the_job(waited)) return died;
     died = waited;
     dead = team_.rank_of(waited.peer);
-    if (determine_cause().code != Code::mismatch || base::now_ns() >= limit) return died;
+    if (base::now_ns() >= limit) return died;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the waiter doesn't sleep in an aborted job
   }
 }
