@@ -157,9 +157,9 @@ class HMC_API Team {
   //  - truncation: a message is longer than the buffer of the receive that it matches. The receive throws
   //    Error{mismatch}, which names both ranks and both sizes; the message is dropped, the buffer unchanged. The send
   //    succeeds, and the team stays usable.
-  //  - timeout: the deadline (HMC_TIMEOUT_S) has passed. A receive is cancelled. A rendezvous send may be in progress
-  //  at
-  //    the receiver, so further sends to this rank, and its receives from this rank, throw Error{error}.
+  //  - timeout: the deadline (HMC_TIMEOUT_S) has passed, without progress of a message in pieces. A receive is
+  //    cancelled. A rendezvous send may be in progress at the receiver: further sends to this rank, and its receives
+  //    from this rank, throw Error{error}.
   //  - peer_failed, aborted: a rank has died, or the job was aborted. All messages of this rank in flight end.
   //  - mismatch: the awaited rank on this node has been in Runtime::close for 1 s.
   //
@@ -173,7 +173,8 @@ class HMC_API Team {
   /// Request::abandon cancels a receive that no message has matched. Else the buffer stays in use until it is complete.
   Request irecv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag,
                 MessageStatus* status = nullptr);
-  /// A send and a receive at the same time. The buffers must not overlap.
+  /// A send and a receive at the same time. The buffers must not overlap. On return, also by an exception, neither is
+  /// in use: after a truncation the send is completed, after any other error it is ended as at a timeout.
   MessageStatus sendrecv(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
                          std::size_t capacity, int source = any_source, int recv_tag = any_tag);
   /// Waits for a message that a receive with these arguments would take. It isn't received.

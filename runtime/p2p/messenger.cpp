@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 
+#include "runtime/base/interrupt.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
 
 namespace hmc::p2p {
@@ -361,9 +362,11 @@ void Messenger::cancel(Operation& operation) noexcept {
         slot.is_direct = false;
       }
       wanting_slots_.remove(operation);
+      operation.total = operation.granted;
+      if (operation.moved == operation.total) break;
       operation.copies.reset();
       operation.status = nullptr;
-      operation.data = nullptr;   // the remaining pieces are dropped
+      operation.data = nullptr;   // the pieces on the way are dropped
       operation.is_held = false;  // released after the last of them
       return;
   }
@@ -384,13 +387,17 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
     const bool is_over = !operation.is_under_way() && (!operation.is_send || operation.peer->puts.empty());
     return is_over || !failure_.ok();
   };
+  const auto comes_in_pieces = [&]() noexcept {
+    const auto guard = hold();
+    return operation.stage == Stage::granting || (operation.stage == Stage::published && operation.moved > 0);
+  };
   const int world = operation.peer != nullptr ? operation.peer->world : -1;
   const base::WaitNote note{call.activity, world, 0, this, call.bytes};
   Status waited;
   for (std::uint64_t before = 0;;) {  // a message in pieces may take longer than the timeout
     before = moves();
     waited = fabric_.waiter.until(note, over, fabric_.timeout);
-    if (waited.code != Code::timeout || moves() == before || operation.stage != Stage::granting) break;
+    if (waited.code != Code::timeout || moves() == before || base::is_interrupted() || !comes_in_pieces()) break;
   }
   const Status status = waited.ok() ? outcome : waited;
   {
@@ -468,6 +475,7 @@ void Messenger::throw_failure(const Status& status, const char* operation) {
 }
 
 void Messenger::throw_error(const Status& status, const char* name, int world, std::size_t bytes) {
+  threw_truncation_ = failed_.is_truncation;
   if (failed_.is_truncation) {
     ErrorDetail detail;
     detail.code = status.code;
@@ -512,10 +520,17 @@ void Messenger::require_usable(const Call& call) const {
 
 // ---- the calls
 
+/// Returns the call's peer; null: any source. Holds the lock, because the progress thread adds peers and fails
+/// operations.
+Messenger::Peer* Messenger::begin(const Call& call) {
+  const auto guard = hold();
+  require_usable(call);
+  return call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+}
+
 void Messenger::send(const Call& call) {
   using Entry = progress::Background::Entry;
-  require_usable(call);
-  Peer& peer = peer_of(call.team.world_rank(call.peer));
+  Peer& peer = *begin(call);
   if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
     const auto guard = hold();
     if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
@@ -534,8 +549,7 @@ void Messenger::send(const Call& call) {
 }
 
 Request Messenger::isend(const Call& call) {
-  require_usable(call);
-  Peer& peer = peer_of(call.team.world_rank(call.peer));
+  Peer& peer = *begin(call);
   if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
     const auto guard = hold();
     if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
@@ -550,8 +564,8 @@ Request Messenger::isend(const Call& call) {
 }
 
 /// The fast path of recv: the next message of the source matches, and it is eager. Otherwise it stays in its ring.
-bool Messenger::receive_at_once(const Call& call, MessageStatus& status) {
-  Peer* from = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+/// `from`: null: any source.
+bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& status) {
   if (from != nullptr ? !from->unexpected.is_empty() : unexpected_ > 0) return false;
   const Header* record = nullptr;
   const auto arrived = [&]() noexcept {
@@ -588,8 +602,8 @@ bool Messenger::receive_at_once(const Call& call, MessageStatus& status) {
 }
 
 MessageStatus Messenger::recv(const Call& call) {
-  require_usable(call);
-  if (MessageStatus status; !driven_ && !memory::devices_present() && receive_at_once(call, status)) [[likely]]
+  Peer* const only = begin(call);
+  if (MessageStatus status; !driven_ && !memory::devices_present() && receive_at_once(call, only, status)) [[likely]]
     return status;
   const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
   Operation* operation = nullptr;
@@ -601,7 +615,7 @@ MessageStatus Messenger::recv(const Call& call) {
 }
 
 Request Messenger::irecv(const Call& call, MessageStatus* status) {
-  require_usable(call);
+  begin(call);
   const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
   Operation& operation = start_receive(call, status);
   return leave_in_flight(operation, call);
@@ -609,14 +623,37 @@ Request Messenger::irecv(const Call& call, MessageStatus* status) {
 
 MessageStatus Messenger::sendrecv(const Call& out, const Call& in) {
   Request sent = isend(out);
-  const MessageStatus status = recv(in);
-  sent.wait();
-  return status;
+  const std::uint64_t ticket = sent.raw().ticket;
+  threw_truncation_ = false;
+  try {
+    const MessageStatus status = recv(in);
+    sent.wait();
+    return status;
+  } catch (const Error&) {
+    end_send(ticket, sent);
+    throw;
+  }
+}
+
+/// After a failure of sendrecv: on return the send doesn't use its buffer.
+void Messenger::end_send(std::uint64_t ticket, Request& sent) noexcept {
+  if (threw_truncation_) {  // the send isn't affected
+    try {
+      return sent.wait();
+    } catch (const Error&) {
+      // sendrecv reports the first failure
+    }
+  }
+  const auto guard = hold_always();
+  Operation* const send = find(ticket);
+  if (send == nullptr) return;
+  cancel(*send);
+  release(*send);
+  unshare_if_idle();
 }
 
 bool Messenger::iprobe(const Call& call, MessageStatus& status) {
-  require_usable(call);
-  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  Peer* const only = begin(call);
   for (const auto& wire : fabric_.wires) wire->progress();
   const auto guard = hold();
   step(By::owner);
@@ -628,8 +665,7 @@ bool Messenger::iprobe(const Call& call, MessageStatus& status) {
 }
 
 MessageStatus Messenger::probe(const Call& call) {
-  require_usable(call);
-  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+  Peer* const only = begin(call);
   std::optional<progress::Background::Waiting> waiting;
   if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
   MessageStatus status;

@@ -179,6 +179,7 @@ class Messenger final : public rma::MessageState,
   void mark_busy(Peer& peer) noexcept;
   void fail(const base::Status& status) noexcept;
   void require_usable(const Call& call) const;
+  Peer* begin(const Call& call);
 
   // sends
   bool try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data, std::size_t bytes) noexcept;
@@ -217,7 +218,8 @@ class Messenger final : public rma::MessageState,
   MessageStatus wait_for(const Call& call, Operation& operation);
   Request leave_in_flight(Operation& operation, const Call& call);
   [[noreturn]] void throw_error(const base::Status& status, const char* name, int world, std::size_t bytes);
-  bool receive_at_once(const Call& call, MessageStatus& status);
+  bool receive_at_once(const Call& call, Peer* from, MessageStatus& status);
+  void end_send(std::uint64_t ticket, Request& sent) noexcept;
 
   rma::Fabric& fabric_;
   rma::WindowCore& window_;
@@ -257,6 +259,7 @@ class Messenger final : public rma::MessageState,
     int world = -1;
   };
   Failed failed_;
+  bool threw_truncation_ = false;  // the last error that was thrown
   int closing_peer_ = -1;
   std::int64_t closing_since_ = 0;
 };
