@@ -1,5 +1,6 @@
 #include "python/src/job.hpp"
 
+#include <chrono>
 #include <string>
 
 namespace hmc::python {
@@ -80,10 +81,13 @@ Call::Call(Job& job) : job_(job) {
   if (job.is_owner()) [[unlikely]]
     throw hmc::Error(Code::in_progress, "call", "a signal handler calls HMC in a wait of the same thread",
                      "raise an exception or set a flag in the handler, and call HMC afterwards");
-  if (!job.mutex_.try_lock()) [[unlikely]] {
+  const auto lock = [&] {
     const nb::gil_scoped_release unlocked;
-    job.mutex_.lock();
-  }
+    return job.mutex_.try_lock_for(std::chrono::milliseconds(20));
+  };
+  if (!job.mutex_.try_lock()) [[unlikely]]
+    while (!lock())
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
   job.owner_.store(pthread_self(), std::memory_order_relaxed);
 }
 

@@ -60,14 +60,15 @@ class Job {
   friend class Call;
   bool is_owner() const noexcept { return owner_.load(std::memory_order_relaxed) == pthread_self(); }
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   // Relaxed: a thread compares it with itself only, and only that thread stores its own id.
   std::atomic<pthread_t> owner_{0};
   std::vector<std::variant<hmc::Team, hmc::Window, hmc::Plan>> retired_;  // accessed with the GIL
   std::vector<Abandoned> abandoned_;                                      // accessed with the GIL
 };
 
-/// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock.
+/// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock. The wait
+/// executes signal handlers, and ends if one raises.
 /// A signal handler that a wait executes can't call HMC: Error{in_progress}.
 class Call {
  public:

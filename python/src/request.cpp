@@ -37,6 +37,9 @@ template <typename Function> bool complete(RequestObject& self, const Function& 
     // At a timeout of its own, a request stays valid. At the job's timeout a collective has failed.
     if (error.code() != Code::timeout || self.request.raw().operation == nullptr) self.finish(true);
     throw;
+  } catch (const nb::python_error&) {  // a signal handler's exception, instead of an Error
+    if (self.request.raw().operation == nullptr) self.finish(true);
+    throw;
   }
   self.finish(false);
   return true;

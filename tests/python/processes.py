@@ -142,10 +142,13 @@ def test_ctrl_c_ends_every_wait():
     """Rank 1 takes no part: each of rank 0's waits lasts until Ctrl-C."""
     program = f"""
         sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+        import threading
         import processes
         rt = hmc.init()
         win = hmc.Window(rt.world, 64)
-        teams = [rt.world.duplicate() for _ in range(4)]
+        teams = [rt.world.duplicate() for _ in range(5)]
+        signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
+        other = rt.world.allgather_object(os.getpid())[1 - rt.rank]
         rt.world.barrier()
         if rt.rank == 0:
             a = np.zeros(8)
@@ -160,23 +163,29 @@ def test_ctrl_c_ends_every_wait():
             for name, wait in waits.items():
                 print(f"interrupted {{name}}: {{processes.interrupted(wait) * 1000:.0f}} ms", flush=True)
                 win.put(0, 8, a[:1])  # the window is usable
-            win.set(1, 0, 1)
-            win.flush(1)
+            # A call that waits for another thread's call.
+            threading.Thread(target=teams[4].barrier, daemon=True).start()
+            def put():
+                while True:
+                    win.put(0, 8, a[:1])
+            print(f"interrupted put: {{processes.interrupted(put) * 1000:.0f}} ms", flush=True)
+            os.kill(other, signal.SIGUSR1)
             os._exit(0)
-        win.wait_until(0, ">=", 1)
-        os._exit(0)
+        signal.pause()
     """
     for nodes in ("1", "2"):
         output = job(2, program, "--nodes", nodes)
         print(output)
-        assert output.count("interrupted") == 6, output
+        assert output.count("interrupted") == 7, output
     # The start of a job whose other rank doesn't come.
     for rank in (0, 1):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             store = f"127.0.0.1:{free.getsockname()[1]}"
-        os.environ.update(HMC_RANK=str(rank), HMC_SIZE="2", HMC_STORE=store, HMC_SECRET="0123456789abcdef" * 4)
-        print(f"interrupted init of rank {rank}: {interrupted(hmc.init) * 1000:.0f} ms")
+            if rank == 0:
+                free.close()  # rank 0 listens there; for rank 1 the port stays taken, and refuses connections
+            os.environ.update(HMC_RANK=str(rank), HMC_SIZE="2", HMC_STORE=store, HMC_SECRET="0123456789abcdef" * 4)
+            print(f"interrupted init of rank {rank}: {interrupted(hmc.init) * 1000:.0f} ms")
 
 
 def test_signal_handlers_run_in_waits():
@@ -188,7 +197,7 @@ def test_signal_handlers_run_in_waits():
                 win.put(0, 8, b"12345678")
             except hmc.Error as error:
                 print(error.code, flush=True)
-            os.kill(other, signal.SIGUSR2)  # rank 1 ends this rank's wait
+                os.kill(other, signal.SIGUSR2)  # rank 1 ends this rank's wait
         signal.signal(signal.SIGUSR1, handler)
         ready = []
         signal.signal(signal.SIGUSR2, lambda *_: ready.append(1))
