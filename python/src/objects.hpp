@@ -62,7 +62,7 @@ struct RequestObject {
   std::shared_ptr<Job> job;
   hmc::Request request;
   std::vector<Array> arrays;
-  nb::object result;  ///< the result of wait(): the output
+  nb::object result;  ///< of wait(): the output array, or the status of a receive
   bool is_over = false;
 };
 
@@ -84,8 +84,10 @@ struct PlanObject {
 };
 
 // Each defines its part of the module.
+void define_collectives(nb::class_<TeamObject>& team);
 void define_communicator(nb::module_& module);
 void define_enums(nb::module_& module);
+void define_messages(nb::module_& module, nb::class_<TeamObject>& team);
 void define_requests(nb::module_& module);
 void define_team(nb::module_& module);
 void define_window(nb::module_& module);
