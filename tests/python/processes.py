@@ -43,15 +43,17 @@ def test_examples_in_docstrings():
     tests = [test for module in (hmc, hmc.errors) for test in finder.find(module, module.__name__)]
     for name in hmc.__all__:  # the finder skips classes and functions of compiled modules
         thing = getattr(hmc, name)
-        if not name.startswith("_") and thing.__doc__ and ">>>" in thing.__doc__ and hmc._core.__name__ in str(thing):
-            tests.append(doctest.DocTestParser().get_doctest(thing.__doc__, {}, name, None, None))
+        members = vars(thing).items() if isinstance(thing, type) and thing.__module__ == "hmc._core" else ()
+        for path, each in [(name, thing), *((f"{name}.{member}", value) for member, value in members)]:
+            if ">>>" in (each.__doc__ or "") and "_core" in str(thing):
+                tests.append(doctest.DocTestParser().get_doctest(each.__doc__, {}, path, None, None))
     tests.append(doctest.DocTestParser().get_doctest(hmc.init.__doc__, {}, "init", None, None))
     tests = [test for test in tests if test.examples]
     for test in tests:
         runner.run(test)
     print(f"{runner.tries} examples in {sorted({test.name for test in tests})}")
     assert runner.failures == 0
-    assert {"hmc", "Team", "Window", "init"} <= {test.name for test in tests}
+    assert {"hmc", "Team", "Team.send", "Team.recv_object", "Window", "init"} <= {test.name for test in tests}
 
 
 def test_help_is_readable():
@@ -67,7 +69,7 @@ def test_stubs_and_marker():
         stub = ast.parse(file.read())
     classes = {node.name: node for node in stub.body if isinstance(node, ast.ClassDef)}
     methods = {node.name for node in classes["Team"].body if isinstance(node, ast.FunctionDef)}
-    assert {"allreduce", "iallreduce", "plan_allreduce", "broadcast_object"} <= methods
+    assert {"allreduce", "iallreduce", "plan_allreduce", "broadcast_object", "isend", "iprobe"} <= methods
     assert {"Runtime", "Window", "Request", "Op"} <= set(classes)
 
 

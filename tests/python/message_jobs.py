@@ -1,0 +1,207 @@
+"""Messages and collectives in processes and jobs that the tests start: python message_jobs.py NAME."""
+import os
+import resource
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import hmc
+from processes import allocated, job
+
+here = os.path.dirname(os.path.abspath(__file__))
+
+
+def expect_no_leaks(calls, held, settle, few=()):
+    """10^5 calls of each kind leave no object and no reference to the objects in `held`; 10^4 of those in `few`."""
+    for name, call in calls.items():
+        for _ in range(1000):
+            call()
+        settle()
+        references, blocks = [sys.getrefcount(thing) for thing in held], allocated()
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(10**4 if name in few else 10**5):
+            call()
+        settle()
+        now = [sys.getrefcount(thing) for thing in held]
+        assert now == references, (name, references, now)
+        assert allocated() - blocks < 100, (name, allocated() - blocks)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+        assert grown < 4096, (name, f"{grown} KiB")
+
+
+def expect_error(kind, call):
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError("no error")
+
+
+def test_messages_leak_no_references():
+    with hmc.init() as rt:
+        world, a, out, text, value = rt.world, np.zeros(8), np.zeros(8), b"12345678", {"x": [1, 2]}
+        large = bytearray(10_000)  # a rendezvous message
+
+        def pair():
+            received, sent = world.irecv(out), world.isend(a, 0)
+            sent.wait()
+            received.wait()
+
+        def dropped():
+            world.isend(a, 0)
+            world.irecv(out)
+
+        def rendezvous():
+            sent = world.isend(large, 0)
+            world.recv(large)
+            sent.wait()
+
+        def truncated():
+            world.send(a, 0)
+            expect_error(hmc.Mismatch, lambda: world.recv(bytearray(7)))
+
+        def settle():
+            """Completes dropped requests. The next request frees their arrays."""
+            for _ in range(2):
+                world.ibarrier().wait()
+                world.isend(b"", 0, 9).wait()
+                world.irecv(bytearray(0), 0, 9).wait()
+        calls = {
+            "send and recv": lambda: (world.send(a, 0), world.recv(out)), "isend and irecv": pair, "dropped": dropped,
+            "rendezvous": rendezvous, "bytes": lambda: world.sendrecv(text, 0, large),
+            "probe": lambda: (world.send(a, 0, 3), world.probe(0, 3), world.iprobe(), world.recv(out, 0, 3)),
+            "iprobe": world.iprobe, "objects": lambda: (world.send_object(value, 0), world.recv_object()),
+            "truncated": truncated, "wrong rank": lambda: expect_error(hmc.Error, lambda: world.sendrecv(a, 5, out)),
+            "wrong array": lambda: expect_error(ValueError, lambda: world.isend(a[::2], 0)),
+        }
+        expect_no_leaks(calls, (a, out, text, large, value, world), settle, ("truncated", "wrong rank", "wrong array"))
+
+
+def test_collectives_leak_no_references():
+    """Every collective in its three forms."""
+    with hmc.init() as rt:
+        world, a, out, counts = rt.world, np.zeros(8), np.zeros(8), [8]
+        arguments = {
+            "broadcast": (a,), "gather": (a, out), "scatter": (a, out), "allgather": (a, out), "alltoall": (a, out),
+            "gatherv": (a, counts, None, out), "scatterv": (a, counts, None, out), "allgatherv": (a, counts, None, out),
+            "alltoallv": (a, counts, out, counts), "reduce": (a, out), "allreduce": (a, out), "reduce_scatter": (a, out),
+            "reduce_scatterv": (a, counts, out), "scan": (a, out), "exscan": (a, out), "barrier": (),
+        }
+        names = {name[5:] for name in dir(world) if name.startswith("plan_")}
+        assert names == set(arguments), names ^ set(arguments)
+        calls = {}
+        for name, these in arguments.items():
+            these += (8,) if name == "alltoallv" else ()
+            keywords = {"largest": these[4]} if name == "alltoallv" else {}
+            blocking, started, plan = getattr(world, name), getattr(world, "i" + name), getattr(world, "plan_" + name)
+            these = these[:4]
+            calls[name] = lambda f=blocking, these=these: f(*these)
+            calls["i" + name] = lambda f=started, these=these, keywords=keywords: f(*these, **keywords).wait()
+
+            def run(f=plan, these=these, keywords=keywords):
+                made = f(*these, **keywords)
+                made.start()
+                made.wait()
+            calls["plan_" + name] = run
+        calls |= {"objects": lambda: (world.broadcast_object(counts), world.gather_object(counts), world.allgather_object(counts),
+                                      world.scatter_object(counts), world.alltoall_object(counts)),
+                  "split": lambda: world.split(0).close()}
+        plans = {name for name in calls if name.startswith("plan_")}
+        expect_no_leaks(calls, (a, out, counts, world), lambda: world.ibarrier().wait(), plans | {"objects", "split"})
+
+
+def test_ctrl_c_ends_waits_for_messages():
+    """Rank 1 sends nothing: each of rank 0's waits lasts until Ctrl-C."""
+    program = f"""
+        import asyncio
+        sys.path.insert(0, {here!r})
+        import processes
+        rt = hmc.init()
+        world, out, large = rt.world, bytearray(8), bytearray(10**6)
+        async def receive(request):
+            await request
+        if rt.rank == 0:
+            one, two = world.irecv(out, 1, 5), world.irecv(bytearray(8), 1, 6)
+            waits = {{
+                "recv": lambda: world.recv(out, 1), "recv of any": lambda: world.recv(out), "irecv": one.wait,
+                "probe": lambda: world.probe(1), "recv_object": lambda: world.recv_object(1, 3),
+                "sendrecv": lambda: world.sendrecv(b"", 0, out, 1), "wait_any": lambda: hmc.wait_any([one, two]),
+                "wait_all": lambda: hmc.wait_all([one, two]), "asyncio": lambda: asyncio.run(receive(one)),
+            }}
+            for name, wait in waits.items():
+                print(f"interrupted {{name}}: {{processes.interrupted(wait) * 1000:.0f}} ms", flush=True)
+            # The requests and the team are usable: no cancelled receive takes a message.
+            world.send(b"", 1)
+            assert one.wait().tag == 5 and out == b"message5" and two.wait().tag == 6
+            assert world.recv(out, 1).tag == 7 and out == b"message7"
+            # A large send ends the messages in its direction.
+            for name, wait in {{"isend": world.isend(large, 1, 8).wait, "send": lambda: world.send(large, 1, 9)}}.items():
+                print(f"interrupted {{name}}: {{processes.interrupted(wait) * 1000:.0f}} ms", flush=True)
+            os._exit(0)
+        world.recv(out)
+        for tag in (7, 5, 6):
+            world.send(b"message%d" % tag, 0, tag)
+        try:
+            world.recv(out, 0, 10)  # until rank 0 ends
+        except hmc.Error:
+            os._exit(0)
+    """
+    for nodes in ("1", "2"):
+        output = job(2, program, "--nodes", nodes)
+        print(output)
+        assert output.count("interrupted") == 11 and "Traceback" not in output, output
+
+
+def test_a_killed_rank_ends_messages():
+    for nodes in ("1", "3"):
+        output = job(3, """
+            import asyncio
+            rt = hmc.init()
+            world = rt.world
+            request = world.irecv(bytearray(8), 2)
+            world.barrier()
+            if rt.rank == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            async def receive():
+                await world.irecv(bytearray(8), 2)
+            for call in (lambda: world.recv(bytearray(8), 2), request.wait, lambda: world.recv_object(), lambda: world.probe(2),
+                         lambda: world.send(bytes(10**6), 2), lambda: asyncio.run(receive())):
+                try:
+                    call()
+                except hmc.PeerFailed as error:
+                    print(f"<{error.code} {error.operation} {error.rank} {error.peer}>", flush=True)
+            os._exit(0)
+        """, "--nodes", nodes, "--keep-going")
+        for rank in (0, 1):
+            for operation in ("recv", "irecv", "probe", "send"):
+                assert f"<peer_failed {operation} {rank} 2>" in output, (operation, output)
+        assert output.count("<peer_failed") == 12, output
+
+
+def test_messages_end_at_the_timeout():
+    output = job(2, """
+        rt = hmc.init()
+        world = rt.world
+        if rt.rank == 0:
+            for call in (lambda: world.recv(bytearray(8), 1), lambda: world.irecv(bytearray(8), 1, 3).wait(), lambda: world.probe(1)):
+                try:
+                    call()
+                except hmc.Timeout as error:
+                    print(f"<{error.code} {error.operation} {error.rank} {error.peer}>", flush=True)
+            world.send(b"go", 1)
+            assert world.recv_object(1) == "after the timeouts"
+        else:
+            while world.iprobe() is None:
+                time.sleep(0.01)
+            world.send_object("after the timeouts", 0, 1)
+        os._exit(0)
+    """, environment={"HMC_TIMEOUT_S": "1"})
+    for operation in ("recv", "irecv", "probe"):
+        assert f"<timeout {operation} 0 1>" in output, output
+    assert "Traceback" not in output, output
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
