@@ -152,7 +152,7 @@ HMC_SPMD_TEST(Messages, any_source_receives_from_all) {
   }
 }
 
-HMC_SPMD_TEST(Messages, a_busy_sender_leaves_turns_to_the_others) {
+HMC_SPMD_TEST(Messages, a_busy_sender_does_not_starve_others) {
   Team& world = me.runtime->world();
   constexpr int many = 200;  // they fit into a ring
   for (int busy = 1; busy < me.size; ++busy) {
