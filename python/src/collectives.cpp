@@ -422,7 +422,7 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
              hmc::Request request = blocking(*self.job, [&] { return call.start(self.team); });
              self.job->sweep();
              nb::object result = result_of(call);
-             return new RequestObject(self.job, std::move(request), call.take_arrays(), std::move(result));
+             return new RequestObject(self, std::move(request), call.take_arrays(), std::move(result));
            },
            extra..., ("Non-blocking " + name + ".").c_str());
   team.def(("plan_" + name).c_str(),
@@ -431,7 +431,7 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
              Collective call(self.team, arguments...);
              hmc::Plan plan = blocking(*self.job, [&] { return call.plan(self.team); });
              nb::object result = result_of(call);
-             return new PlanObject(self.job, std::move(plan), call.take_arrays(), std::move(result));
+             return new PlanObject(self, std::move(plan), call.take_arrays(), std::move(result));
            },
            extra..., ("Persistent " + name + ": see Plan.").c_str());
 }
@@ -452,14 +452,14 @@ void define_collectives(nb::class_<TeamObject>& team) {
       "ibarrier",
       [](TeamObject& self) {
         hmc::Request request = blocking(*self.job, [&] { return self.team.ibarrier(); });
-        return new RequestObject(self.job, std::move(request), {}, nb::none());
+        return new RequestObject(self, std::move(request), {}, nb::none());
       },
       "Non-blocking barrier. It doesn't complete earlier puts: call Window.flush first.");
   team.def(
       "plan_barrier",
       [](TeamObject& self) {
         hmc::Plan plan = blocking(*self.job, [&] { return self.team.plan_barrier(); });
-        return new PlanObject(self.job, std::move(plan), {}, nb::none());
+        return new PlanObject(self, std::move(plan), {}, nb::none());
       },
       "Persistent barrier: see Plan.");
 

@@ -23,7 +23,7 @@ RequestObject* isend(TeamObject& self, nb::handle array, int destination, int ta
   hmc::Request request =
       blocking(*self.job, [&] { return self.team.isend(from.data(), from.bytes(), destination, tag); });
   self.job->sweep();
-  return new RequestObject(self.job, std::move(request), std::move(arrays), nb::none());
+  return new RequestObject(self, std::move(request), std::move(arrays), nb::none());
 }
 
 /// The status is the request's result, so that it lives as long as the receive may write it.
@@ -36,7 +36,7 @@ RequestObject* irecv(TeamObject& self, nb::handle array, int source, int tag) {
   hmc::Request request =
       blocking(*self.job, [&] { return self.team.irecv(into.data(), into.bytes(), source, tag, status); });
   self.job->sweep();
-  return new RequestObject(self.job, std::move(request), std::move(arrays), std::move(result));
+  return new RequestObject(self, std::move(request), std::move(arrays), std::move(result));
 }
 
 hmc::MessageStatus sendrecv(TeamObject& self, nb::handle array, int destination, nb::handle out, int source,

@@ -49,9 +49,19 @@ struct WindowObject {
   std::vector<bool> is_mapped;
 };
 
-/// An operation in flight. Holds its buffers until the operation is complete, also if Python drops the object.
+/// An operation in flight. Holds its buffers and its team or window until the operation is complete, also if Python
+/// drops the object.
 struct RequestObject {
-  RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);
+  /// `owner`: the TeamObject or WindowObject of the operation.
+  template <typename Owner>
+  RequestObject(Owner& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
+      : job(owner.job),
+        request(std::move(request)),
+        arrays(std::move(arrays)),
+        result(std::move(result)),
+        owner(nb::find(owner)) {
+    for (Array& array : this->arrays) array.keep();
+  }
   ~RequestObject();
   RequestObject(const RequestObject&) = delete;
   RequestObject& operator=(const RequestObject&) = delete;
@@ -63,13 +73,18 @@ struct RequestObject {
   hmc::Request request;
   std::vector<Array> arrays;
   nb::object result;  ///< of wait(): the output array, or the status of a receive
+  nb::object owner;   ///< an operation ends with the last handle of its team or window
   bool is_over = false;
 };
 
 /// A persistent collective.
 struct PlanObject {
-  PlanObject(std::shared_ptr<Job> job, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
-      : job(std::move(job)), plan(std::move(plan)), arrays(std::move(arrays)), result(std::move(result)) {
+  PlanObject(TeamObject& owner, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
+      : job(owner.job),
+        plan(std::move(plan)),
+        arrays(std::move(arrays)),
+        result(std::move(result)),
+        owner(nb::find(owner)) {
     for (Array& array : this->arrays) array.keep();
   }
   ~PlanObject();
@@ -80,6 +95,7 @@ struct PlanObject {
   hmc::Plan plan;
   std::vector<Array> arrays;
   nb::object result;
+  nb::object owner;
   bool is_running = false;
 };
 

@@ -5,20 +5,15 @@
 
 namespace hmc::python {
 
-RequestObject::RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays,
-                             nb::object result)
-    : job(std::move(job)), request(std::move(request)), arrays(std::move(arrays)), result(std::move(result)) {
-  for (Array& array : this->arrays) array.keep();
-}
-
 RequestObject::~RequestObject() {
-  if (!is_over) job->abandon({std::move(request), std::move(arrays), false, std::move(result)});
+  if (!is_over) job->abandon({std::move(request), std::move(arrays), false, std::move(result), std::move(owner)});
 }
 
 void RequestObject::finish(bool has_failed) {
   is_over = true;
   if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true, result});
   arrays.clear();
+  owner.reset();
 }
 
 PlanObject::~PlanObject() {
@@ -83,7 +78,8 @@ void define_requests(nb::module_& module) {
                             "It holds its arrays until it is complete, also if the program drops it. `await request` "
                             "in asyncio waits without blocking the loop.")
       .def("wait", wait, nb::arg("timeout") = nb::none(),
-           "Wait for completion, and return the output array; irecv: the MessageStatus; None if the call has neither.\n\ntimeout: in seconds; then "
+           "Wait for completion, and return the output array; irecv: the MessageStatus; None if the call has "
+           "neither.\n\ntimeout: in seconds; then "
            "hmc.Timeout, and the request stays valid. None: the job's timeout.")
       .def("test", test, "Return True if the operation is complete. Doesn't wait.")
       .def_prop_ro(

@@ -259,6 +259,28 @@ def test_a_recv_lets_other_threads_run(rt):
     rt.world.barrier()
 
 
+def test_messages_of_threads(rt):
+    """Threads send, and the main thread polls, because a call that waits would delay their calls."""
+    right, left = neighbours(rt)
+
+    def work(thread):
+        for call in range(100):
+            rt.world.send(data(rt.rank, 10, call), right, thread)
+    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for call in range(100):
+        out = [np.zeros(10, np.int64) for _ in threads]
+        requests = [rt.world.irecv(array, left, thread) for thread, array in enumerate(out)]
+        while not all([request.test() for request in requests]):
+            time.sleep(0)
+        for array in out:
+            check(array, data(left, 10, call))
+    for thread in threads:
+        thread.join()
+    rt.world.barrier()
+
+
 def test_messages_of_teams(rt):
     """A team has ranks of its own, and its messages don't match those of another team."""
     reverse = rt.world.split(0, -rt.rank)

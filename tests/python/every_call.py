@@ -1,4 +1,4 @@
-"""Messages and collectives in processes and jobs that the tests start: python message_jobs.py NAME."""
+"""Every message and collective: leaks, Ctrl-C, killed ranks, timeouts. python every_call.py NAME."""
 import os
 import resource
 import sys
@@ -79,37 +79,98 @@ def test_messages_leak_no_references():
         expect_no_leaks(calls, (a, out, text, large, value, world), settle, ("truncated", "wrong rank", "wrong array"))
 
 
-def test_collectives_leak_no_references():
-    """Every collective in its three forms."""
-    with hmc.init() as rt:
-        world, a, out, counts = rt.world, np.zeros(8), np.zeros(8), [8]
-        arguments = {
-            "broadcast": (a,), "gather": (a, out), "scatter": (a, out), "allgather": (a, out), "alltoall": (a, out),
-            "gatherv": (a, counts, None, out), "scatterv": (a, counts, None, out), "allgatherv": (a, counts, None, out),
-            "alltoallv": (a, counts, out, counts), "reduce": (a, out), "allreduce": (a, out), "reduce_scatter": (a, out),
-            "reduce_scatterv": (a, counts, out), "scan": (a, out), "exscan": (a, out), "barrier": (),
-        }
-        names = {name[5:] for name in dir(world) if name.startswith("plan_")}
-        assert names == set(arguments), names ^ set(arguments)
-        calls = {}
-        for name, these in arguments.items():
-            these += (8,) if name == "alltoallv" else ()
-            keywords = {"largest": these[4]} if name == "alltoallv" else {}
-            blocking, started, plan = getattr(world, name), getattr(world, "i" + name), getattr(world, "plan_" + name)
-            these = these[:4]
-            calls[name] = lambda f=blocking, these=these: f(*these)
-            calls["i" + name] = lambda f=started, these=these, keywords=keywords: f(*these, **keywords).wait()
+def collective_arguments(size, root):
+    """Of every collective, by name. The array has a block of 8 numbers for each rank. `root` has the result, or needs others' data."""
+    a, out, block, counts = np.zeros(8 * size), np.zeros(8 * size), np.zeros(8), [8] * size
+    return {
+        "broadcast": (block, 0), "scatter": (a, block, 0), "scatterv": (a, counts, None, block, 0), "gather": (block, out, root),
+        "gatherv": (block, counts, None, out, root), "reduce": (a, out, "sum", root), "allgather": (block, out),
+        "allgatherv": (block, counts, None, out), "alltoall": (a, out), "alltoallv": (a, counts, out, counts), "allreduce": (a, out),
+        "reduce_scatter": (a, block), "reduce_scatterv": (a, counts, block), "scan": (a, out), "exscan": (a, out), "barrier": (),
+    }
 
-            def run(f=plan, these=these, keywords=keywords):
-                made = f(*these, **keywords)
-                made.start()
-                made.wait()
-            calls["plan_" + name] = run
+
+def forms_of(team, name, arguments):
+    """The three forms of a collective, as functions that wait for it."""
+    keywords = {"largest": 8} if name == "alltoallv" else {}
+
+    def run_plan():
+        plan = getattr(team, "plan_" + name)(*arguments, **keywords)
+        plan.start()
+        return plan.wait()
+    return {name: lambda: getattr(team, name)(*arguments), "i" + name: lambda: getattr(team, "i" + name)(*arguments, **keywords).wait(),
+            "plan_" + name: run_plan}
+
+
+def test_collectives_leak_no_references():
+    with hmc.init() as rt:
+        world, counts = rt.world, [8]
+        every = collective_arguments(1, 0)
+        names = {name[5:] for name in dir(world) if name.startswith("plan_")}
+        assert names == set(every), names ^ set(every)
+        calls = {form: call for name, arguments in every.items() for form, call in forms_of(world, name, arguments).items()}
         calls |= {"objects": lambda: (world.broadcast_object(counts), world.gather_object(counts), world.allgather_object(counts),
                                       world.scatter_object(counts), world.alltoall_object(counts)),
                   "split": lambda: world.split(0).close()}
+        held = [world, counts, *(array for arguments in every.values() for array in arguments if isinstance(array, np.ndarray))]
         plans = {name for name in calls if name.startswith("plan_")}
-        expect_no_leaks(calls, (a, out, counts, world), lambda: world.ibarrier().wait(), plans | {"objects", "split"})
+        expect_no_leaks(calls, held, lambda: world.ibarrier().wait(), plans | {"objects", "split"})
+
+
+def test_ctrl_c_ends_every_collective():
+    """Rank 0 takes no part: each of rank 1's waits lasts until Ctrl-C. A team has failed afterwards, so each wait has its own."""
+    program = f"""
+        sys.path.insert(0, {here!r})
+        import every_call, processes
+        rt = hmc.init()
+        waits = {{}}
+        for name, arguments in every_call.collective_arguments(2, root=1).items():
+            for form in every_call.forms_of(None, name, arguments):
+                team = rt.world.duplicate()
+                waits[form] = every_call.forms_of(team, name, arguments)[form]
+        if rt.rank == 1:
+            for form, wait in waits.items():
+                print(f"interrupted {{form}}: {{processes.interrupted(wait) * 1000:.0f}} ms", flush=True)
+            rt.world.send(b"", 0)  # the world is usable
+            os._exit(0)
+        rt.world.recv(bytearray(0), 1)
+        os._exit(0)
+    """
+    for nodes in ("1", "2"):
+        output = job(2, program, "--nodes", nodes)
+        print(output)
+        assert output.count("interrupted") == 3 * 16 and "Traceback" not in output, output
+
+
+def test_a_killed_rank_ends_every_collective():
+    """Rank 2 dies while the others are in all collectives, each on a team of its own. It is rank 0 of these teams."""
+    for nodes in ("1", "3"):
+        output = job(3, f"""
+            sys.path.insert(0, {here!r})
+            import every_call
+            rt = hmc.init()
+            requests, plans = {{}}, {{}}
+            for name, arguments in every_call.collective_arguments(3, root=2).items():
+                keywords = {{"largest": 8}} if name == "alltoallv" else {{}}
+                team, other = rt.world.split(0, -rt.rank), rt.world.split(0, -rt.rank)
+                plans[name] = getattr(other, "plan_" + name)(*arguments, **keywords)
+                if rt.rank != 2:
+                    requests[name] = getattr(team, "i" + name)(*arguments, **keywords)
+                    plans[name].start()
+            if rt.rank == 2:
+                for _ in range(2):  # the others have left all calls
+                    rt.world.recv(bytearray(0))
+                os.kill(os.getpid(), signal.SIGKILL)
+            rt.world.send(b"", 2)
+            for name, wait in [*requests.items(), *plans.items()]:
+                try:
+                    wait.wait()
+                except hmc.PeerFailed as error:
+                    print(f"<{{error.code}} {{name}} {{error.rank}} {{error.peer}}>", flush=True)
+            os._exit(0)
+        """, "--nodes", nodes, "--keep-going")
+        for name in collective_arguments(3, 2):  # rank 0 needs data of rank 2 in all of them
+            assert output.count(f"<peer_failed {name} 0 2>") == 2, (name, output)
 
 
 def test_ctrl_c_ends_waits_for_messages():
