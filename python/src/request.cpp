@@ -13,7 +13,6 @@ void RequestObject::finish(bool has_failed) {
   is_over = true;
   if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true, result});
   arrays.clear();
-  owner.reset();
 }
 
 PlanObject::~PlanObject() {
