@@ -49,7 +49,7 @@ struct WindowObject {
   std::vector<bool> is_mapped;
 };
 
-/// An operation in flight. Holds its buffers and its team or window until the operation is complete, also if Python
+/// An operation in flight. Holds its team or window, and its buffers until the operation is complete, also if Python
 /// drops the object.
 struct RequestObject {
   /// `owner`: the TeamObject or WindowObject of the operation.

@@ -243,6 +243,38 @@ def test_a_killed_rank_ends_messages():
         assert output.count("<peer_failed") == 12, output
 
 
+def test_messages_of_device_memory():
+    """On a stand-in for the driver."""
+    library = os.environ.get("HMC_TEST_CUDA_LIBRARY", "")
+    if not os.path.exists(library):
+        print(f"missing: {library} isn't built")
+        sys.exit(77)
+    for nodes in ("1", "2"):
+        job(2, f"""
+            sys.path.insert(0, {here!r})
+            import sessions
+            with hmc.init() as rt:
+                right, left = (rt.rank + 1) % 2, (rt.rank - 1) % 2
+                buffer = hmc.IOBuffer.create(0, 200_000, hmc.MemoryType.NVIDIA_GPU)
+                source = sessions.DeviceArray(buffer, (500, 100), "|u1")
+                out = sessions.DeviceArray(buffer, (100_000,), "|u1")
+                out.__cuda_array_interface__["data"] = (buffer.ptr + 100_000, False)
+                for call in range(3):
+                    buffer.put(sessions.data(rt.rank, 50_000, call))
+                    if call == 0:
+                        status = rt.world.sendrecv(source, right, out, left)
+                    else:  # from and into host memory
+                        host = np.zeros(50_000, np.uint8)
+                        received = rt.world.irecv(host if call == 1 else out, left)
+                        sent = rt.world.isend(source if call == 1 else sessions.data(rt.rank, 50_000, call), right)
+                        status = received.wait()
+                        sent.wait()
+                    got = host if call == 1 else sessions.content_of(buffer, 100_000, 50_000)
+                    assert (status.source, status.bytes) == (left, 50_000)
+                    sessions.same(got, sessions.data(left, 50_000, call), call)
+        """, "--nodes", nodes, status=0, environment={"HMC_CUDA_LIBRARY": library})
+
+
 def test_messages_end_at_the_timeout():
     output = job(2, """
         rt = hmc.init()

@@ -92,8 +92,12 @@ def data(rank, length, call):
     return ((i * 7 + i // 251 + rank * 101 + call * 13) % 251).astype(np.uint8)
 
 
+def content_of(buffer, offset, length):
+    return np.frombuffer(buffer.buffer_get_cpu(nbytes=length, offset=offset), np.uint8)
+
+
 def content(session, offset, length):
-    return np.frombuffer(session.buf.buffer_get_cpu(nbytes=length, offset=offset), np.uint8)
+    return content_of(session.buf, offset, length)
 
 
 def same(a, b, *context):
