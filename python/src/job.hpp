@@ -27,7 +27,7 @@ struct Abandoned {
   std::vector<Array> arrays;
   bool has_failed = false;  ///< the arrays stay until the job ends
   nb::object result = {};   ///< of the request: a receive may write it
-  nb::object owner = {};    ///< its team or window
+  hmc::Team team = {};      ///< a collective's or message's
 };
 
 /// The Runtime and what its teams, windows and requests share.

@@ -52,15 +52,13 @@ struct WindowObject {
 /// An operation in flight. Holds its team or window, and its buffers until the operation is complete, also if Python
 /// drops the object.
 struct RequestObject {
-  /// `owner`: the TeamObject or WindowObject of the operation.
-  template <typename Owner>
-  RequestObject(Owner& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
-      : job(owner.job),
-        request(std::move(request)),
-        arrays(std::move(arrays)),
-        result(std::move(result)),
-        owner(nb::find(owner)) {
-    for (Array& array : this->arrays) array.keep();
+  RequestObject(const TeamObject& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
+      : RequestObject(owner.job, std::move(request), std::move(arrays), std::move(result)) {
+    team = owner.team;
+  }
+  RequestObject(const WindowObject& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
+      : RequestObject(owner.job, std::move(request), std::move(arrays), std::move(result)) {
+    window = nb::find(owner);
   }
   ~RequestObject();
   RequestObject(const RequestObject&) = delete;
@@ -73,18 +71,18 @@ struct RequestObject {
   hmc::Request request;
   std::vector<Array> arrays;
   nb::object result;  ///< of wait(): the output array, or the status of a receive
-  nb::object owner;   ///< an operation ends with the last handle of its team or window
+  hmc::Team team;     ///< an operation ends with the last handle of its team
+  nb::object window;
   bool is_over = false;
+
+ private:
+  RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);
 };
 
 /// A persistent collective.
 struct PlanObject {
-  PlanObject(TeamObject& owner, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
-      : job(owner.job),
-        plan(std::move(plan)),
-        arrays(std::move(arrays)),
-        result(std::move(result)),
-        owner(nb::find(owner)) {
+  PlanObject(const TeamObject& owner, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
+      : job(owner.job), plan(std::move(plan)), arrays(std::move(arrays)), result(std::move(result)), team(owner.team) {
     for (Array& array : this->arrays) array.keep();
   }
   ~PlanObject();
@@ -95,7 +93,7 @@ struct PlanObject {
   hmc::Plan plan;
   std::vector<Array> arrays;
   nb::object result;
-  nb::object owner;
+  hmc::Team team;
   bool is_running = false;
 };
 

@@ -5,8 +5,17 @@
 
 namespace hmc::python {
 
+RequestObject::RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays,
+                             nb::object result)
+    : job(std::move(job)), request(std::move(request)), arrays(std::move(arrays)), result(std::move(result)) {
+  for (Array& array : this->arrays) array.keep();
+}
+
 RequestObject::~RequestObject() {
-  if (!is_over) job->abandon({std::move(request), std::move(arrays), false, std::move(result), std::move(owner)});
+  if (!is_over)
+    job->abandon({std::move(request), std::move(arrays), false, std::move(result), std::move(team)});
+  else
+    job->retire(std::move(team));
 }
 
 void RequestObject::finish(bool has_failed) {
@@ -18,6 +27,7 @@ void RequestObject::finish(bool has_failed) {
 PlanObject::~PlanObject() {
   if (is_running) job->abandon({{}, std::move(arrays), true});  // the arrays stay until the job ends
   job->retire(std::move(plan));
+  job->retire(std::move(team));
 }
 
 namespace {
