@@ -41,8 +41,21 @@ int main() {
   show("allreduce 8 B", time_of(world, 20000, [&] { world.allreduce(a, b, hmc::sum); }));
   show("iallreduce 8 B", time_of(world, 5000, [&] { world.iallreduce(a, b, hmc::sum).wait(); }));
   show("barrier", time_of(world, 20000, [&] { world.barrier(); }));
+  const auto round_trip = [&](std::vector<double>& data) {
+    if (rt.rank() == 0) world.send(data, peer);
+    world.recv(data, peer);
+    if (rt.rank() != 0) world.send(data, peer);
+  };
+  show("round trip 8 B", time_of(world, 20000, [&] { round_trip(a); }));
+  show("sendrecv 8 B", time_of(world, 20000, [&] { world.sendrecv(a.data(), 8, peer, 0, b.data(), 8, peer); }));
+  show("irecv, isend 8 B", time_of(world, 5000, [&] {
+         hmc::Request received = world.irecv(b, peer), sent = world.isend(a, peer);
+         received.wait();
+         sent.wait();
+       }));
   show("put 4 MiB", time_of(world, 50, [&] { win.put(peer, 0, big.data(), large); }));
   show("allreduce 4 MiB", time_of(world, 50, [&] { world.allreduce(big, result, hmc::sum); }));
+  show("round trip 4 MiB", time_of(world, 50, [&] { round_trip(big); }));
   win.close();
   rt.close();
 }

@@ -29,14 +29,30 @@ def with_hmc():
     with hmc.init() as rt, hmc.Window(rt.world, LARGE + 64) as win:
         world, peer = rt.world, (rt.rank + 1) % rt.size
         a, b, big, result = np.zeros(1), np.zeros(1), np.ones(LARGE // 8), np.ones(LARGE // 8)
+
+        def round_trip(array):
+            if rt.rank == 0:
+                world.send(array, peer)
+            world.recv(array, peer)
+            if rt.rank != 0:
+                world.send(array, peer)
+
+        def requests():
+            received, sent = world.irecv(b, peer), world.isend(a, peer)
+            received.wait()
+            sent.wait()
         calls = (("put 8 B", 100000, lambda: win.put(peer, 0, a)),
                  ("get 8 B", 100000, lambda: win.get(peer, 0, b)),
                  ("fetch_add", 100000, lambda: win.fetch_add(peer, 8, 1)),
                  ("allreduce 8 B", 20000, lambda: world.allreduce(a, b)),
                  ("iallreduce 8 B", 5000, lambda: world.iallreduce(a, b).wait()),
                  ("barrier", 20000, world.barrier),
+                 ("round trip 8 B", 20000, lambda: round_trip(a)),
+                 ("sendrecv 8 B", 20000, lambda: world.sendrecv(a, peer, b, peer)),
+                 ("irecv, isend 8 B", 5000, requests),
                  ("put 4 MiB", 50, lambda: win.put(peer, 0, big)),
-                 ("allreduce 4 MiB", 50, lambda: world.allreduce(big, result)))
+                 ("allreduce 4 MiB", 50, lambda: world.allreduce(big, result)),
+                 ("round trip 4 MiB", 50, lambda: round_trip(big)))
         for name, count, call in calls:
             show(rt.rank, name, time_of(world.barrier, count, call))
 
@@ -61,10 +77,26 @@ def with_mpi4py():
     def fetch_add():
         win.Fetch_and_op(one, old, peer, 1, MPI.SUM)
         win.Flush(peer)
+
+    def round_trip(array):
+        if world.rank == 0:
+            world.Send(array, peer)
+        world.Recv(array, peer)
+        if world.rank != 0:
+            world.Send(array, peer)
+
+    def requests():
+        received, sent = world.Irecv(b, peer), world.Isend(a, peer)
+        received.Wait()
+        sent.Wait()
     calls = (("put 8 B", 20000, lambda: put(a)), ("get 8 B", 20000, lambda: get(b)), ("fetch_add", 20000, fetch_add),
              ("allreduce 8 B", 20000, lambda: world.Allreduce(a, b)),
              ("iallreduce 8 B", 5000, lambda: world.Iallreduce(a, b).Wait()), ("barrier", 20000, world.Barrier),
-             ("put 4 MiB", 50, lambda: put(big)), ("allreduce 4 MiB", 50, lambda: world.Allreduce(big, result)))
+             ("round trip 8 B", 20000, lambda: round_trip(a)),
+             ("sendrecv 8 B", 20000, lambda: world.Sendrecv(a, peer, recvbuf=b, source=peer)),
+             ("irecv, isend 8 B", 5000, requests),
+             ("put 4 MiB", 50, lambda: put(big)), ("allreduce 4 MiB", 50, lambda: world.Allreduce(big, result)),
+             ("round trip 4 MiB", 50, lambda: round_trip(big)))
     for name, count, call in calls:
         show(world.rank, name, time_of(world.Barrier, count, call))
     win.Unlock_all()

@@ -16,8 +16,8 @@ True
 
 - ``Runtime``: this rank's membership in the job. ``Runtime.world``: the ``Team`` of all ranks.
 - ``Team``: the collectives. Blocking (``allreduce``), non-blocking (``iallreduce`` returns a ``Request``; ``await`` it in
-  asyncio) and persistent (``plan_allreduce``). Objects travel by pickle only in functions that say so
-  (``broadcast_object``).
+  asyncio) and persistent (``plan_allreduce``). And messages with tags: ``send``, ``recv``, ``isend``, ``irecv``, ``sendrecv``,
+  ``probe``. Objects travel by pickle only in functions that say so (``broadcast_object``, ``send_object``).
 - ``Window``: put, get, signals and atomics; ``Window.array`` is a numpy view of a rank's memory.
 - ``Error``: the base of HMC's exceptions, with code, rank, peer and operation. Beneath it: ``PeerFailed``, ``Timeout``,
   ``Mismatch``.
@@ -32,9 +32,12 @@ was ended so has failed on its team, as after a timeout.
 """
 
 from hmc._core import (
+    ANY_SOURCE,
+    ANY_TAG,
     Cmp,
     DType,
     Memory,
+    MessageStatus,
     Op,
     Path,
     Plan,
@@ -62,8 +65,8 @@ from hmc._core import (
 from hmc.errors import Error, Mismatch, PeerFailed, Timeout
 
 __all__ = [
-    "Cmp", "DType", "Error", "Memory", "Mismatch", "Op", "Path", "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window",
-    "__version__", "init", "wait_all", "wait_any",
+    "ANY_SOURCE", "ANY_TAG", "Cmp", "DType", "Error", "Memory", "MessageStatus", "Mismatch", "Op", "Path", "PeerFailed", "Plan",
+    "Request", "Runtime", "Team", "Timeout", "Window", "__version__", "init", "wait_all", "wait_any",
 ]
 
 TYPE_CHECKING = False  # type checkers take it as true

@@ -65,15 +65,18 @@ Job::~Job() {
 void Job::sweep() {
   if (abandoned_.empty()) [[likely]]
     return;
+  std::vector<Abandoned> over;  // destroyed after the call: then Python code may run
   const Call call(*this);
-  std::erase_if(abandoned_, [](Abandoned& each) {
+  std::erase_if(abandoned_, [&](Abandoned& each) {
     if (each.has_failed) return false;
     try {
-      return each.request.test();
+      if (!each.request.test()) return false;
     } catch (const hmc::Error&) {
       each.has_failed = true;
       return false;
     }
+    over.push_back(std::move(each));
+    return true;
   });
 }
 

@@ -26,6 +26,8 @@ struct Abandoned {
   hmc::Request request;
   std::vector<Array> arrays;
   bool has_failed = false;  ///< the arrays stay until the job ends
+  nb::object result = {};   ///< of the request: a receive may write it
+  hmc::Team team = {};      ///< a collective's or message's
 };
 
 /// The Runtime and what its teams, windows and requests share.

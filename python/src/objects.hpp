@@ -49,9 +49,17 @@ struct WindowObject {
   std::vector<bool> is_mapped;
 };
 
-/// An operation in flight. Holds its buffers until the operation is complete, also if Python drops the object.
+/// An operation in flight. Holds its team or window, and its buffers until the operation is complete, also if Python
+/// drops the object.
 struct RequestObject {
-  RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);
+  RequestObject(const TeamObject& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
+      : RequestObject(owner.job, std::move(request), std::move(arrays), std::move(result)) {
+    team = owner.team;
+  }
+  RequestObject(const WindowObject& owner, hmc::Request request, std::vector<Array> arrays, nb::object result)
+      : RequestObject(owner.job, std::move(request), std::move(arrays), std::move(result)) {
+    window = nb::find(owner);
+  }
   ~RequestObject();
   RequestObject(const RequestObject&) = delete;
   RequestObject& operator=(const RequestObject&) = delete;
@@ -62,14 +70,19 @@ struct RequestObject {
   std::shared_ptr<Job> job;
   hmc::Request request;
   std::vector<Array> arrays;
-  nb::object result;  ///< the result of wait(): the output
+  nb::object result;  ///< of wait(): the output array, or the status of a receive
+  hmc::Team team;     ///< an operation ends with the last handle of its team
+  nb::object window;
   bool is_over = false;
+
+ private:
+  RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);
 };
 
 /// A persistent collective.
 struct PlanObject {
-  PlanObject(std::shared_ptr<Job> job, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
-      : job(std::move(job)), plan(std::move(plan)), arrays(std::move(arrays)), result(std::move(result)) {
+  PlanObject(const TeamObject& owner, hmc::Plan plan, std::vector<Array> arrays, nb::object result)
+      : job(owner.job), plan(std::move(plan)), arrays(std::move(arrays)), result(std::move(result)), team(owner.team) {
     for (Array& array : this->arrays) array.keep();
   }
   ~PlanObject();
@@ -80,12 +93,15 @@ struct PlanObject {
   hmc::Plan plan;
   std::vector<Array> arrays;
   nb::object result;
+  hmc::Team team;
   bool is_running = false;
 };
 
 // Each defines its part of the module.
+void define_collectives(nb::class_<TeamObject>& team);
 void define_communicator(nb::module_& module);
 void define_enums(nb::module_& module);
+void define_messages(nb::module_& module, nb::class_<TeamObject>& team);
 void define_requests(nb::module_& module);
 void define_team(nb::module_& module);
 void define_window(nb::module_& module);

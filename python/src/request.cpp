@@ -12,18 +12,22 @@ RequestObject::RequestObject(std::shared_ptr<Job> job, hmc::Request request, std
 }
 
 RequestObject::~RequestObject() {
-  if (!is_over) job->abandon({std::move(request), std::move(arrays)});
+  if (!is_over)
+    job->abandon({std::move(request), std::move(arrays), false, std::move(result), std::move(team)});
+  else
+    job->retire(std::move(team));
 }
 
 void RequestObject::finish(bool has_failed) {
   is_over = true;
-  if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true});
+  if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true, result});
   arrays.clear();
 }
 
 PlanObject::~PlanObject() {
   if (is_running) job->abandon({{}, std::move(arrays), true});  // the arrays stay until the job ends
   job->retire(std::move(plan));
+  job->retire(std::move(team));
 }
 
 namespace {
@@ -82,11 +86,12 @@ nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<do
 
 void define_requests(nb::module_& module) {
   nb::class_<RequestObject>(module, "Request",
-                            "An operation in flight: put_nb, get_nb, or a collective whose name starts with i.\n\n"
+                            "An operation in flight: put_nb, get_nb, or a call of Team whose name starts with i.\n\n"
                             "It holds its arrays until it is complete, also if the program drops it. `await request` "
                             "in asyncio waits without blocking the loop.")
       .def("wait", wait, nb::arg("timeout") = nb::none(),
-           "Wait for completion, and return the output array (None: the call has none).\n\ntimeout: in seconds; then "
+           "Wait for completion, and return the output array; irecv: the MessageStatus; None if the call has "
+           "neither.\n\ntimeout: in seconds; then "
            "hmc.Timeout, and the request stays valid. None: the job's timeout.")
       .def("test", test, "Return True if the operation is complete. Doesn't wait.")
       .def_prop_ro(

@@ -104,7 +104,7 @@ RequestObject* put_nb(WindowObject& self, int rank, std::uint64_t offset, nb::ha
   hmc::Request request =
       blocking(*self.job, [&] { return self.window.put_nb(rank, offset, array.data(), array.bytes()); });
   self.job->sweep();
-  return new RequestObject(self.job, std::move(request), std::move(arrays), nb::none());
+  return new RequestObject(self, std::move(request), std::move(arrays), nb::none());
 }
 
 RequestObject* get_nb(WindowObject& self, int rank, std::uint64_t offset, nb::handle out) {
@@ -114,7 +114,7 @@ RequestObject* get_nb(WindowObject& self, int rank, std::uint64_t offset, nb::ha
   hmc::Request request =
       blocking(*self.job, [&] { return self.window.get_nb(rank, offset, array.data(), array.bytes()); });
   self.job->sweep();
-  return new RequestObject(self.job, std::move(request), std::move(arrays), nb::borrow(out));
+  return new RequestObject(self, std::move(request), std::move(arrays), nb::borrow(out));
 }
 
 void put_signal(WindowObject& self, int rank, std::uint64_t offset, nb::handle source, std::uint64_t signal_offset,

@@ -574,12 +574,12 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
       return record != nullptr;
     }
     find_new_senders();
-    for (Peer* const sender : senders_) {
-      record = sender->inbox.peek();
-      from = sender;
-      if (record != nullptr) return true;
+    for (std::size_t i = 0; i < senders_.size() && record == nullptr; ++i) {
+      if (next_sender_ >= senders_.size()) next_sender_ = 0;
+      from = senders_[next_sender_++];
+      record = from->inbox.peek();
     }
-    return false;
+    return record != nullptr;
   };
   const int world = call.peer >= 0 ? from->world : -1;
   const base::WaitNote note{call.activity, world, 0, this, call.bytes};

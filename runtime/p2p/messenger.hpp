@@ -233,7 +233,8 @@ class Messenger final : public rma::MessageState,
 
   std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: no message yet
   std::vector<Peer*> senders_;                // peers that have announced a message
-  std::vector<Peer*> busy_;                   // peers with records to send, or puts in flight
+  std::size_t next_sender_ = 0;  // in senders_: where a receive from any source starts, so that all get a turn
+  std::vector<Peer*> busy_;      // peers with records to send, or puts in flight
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> free_;
   std::vector<Operation*> putting_;  // sends with puts of pieces in flight

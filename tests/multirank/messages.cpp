@@ -152,6 +152,25 @@ HMC_SPMD_TEST(Messages, any_source_receives_from_all) {
   }
 }
 
+HMC_SPMD_TEST(Messages, a_busy_sender_does_not_starve_others) {
+  Team& world = me.runtime->world();
+  constexpr int many = 200;  // they fit into a ring
+  for (int busy = 1; busy < me.size; ++busy) {
+    for (int i = 0; i < (me.rank == 0 ? 0 : me.rank == busy ? many : 1); ++i)
+      world.send(message(me.rank, static_cast<std::uint64_t>(i), 8), 0, busy);
+    world.barrier();  // messages by shared memory have arrived
+    std::vector<int> next(static_cast<std::size_t>(me.size));
+    for (int i = 0; me.rank == 0 && i < many + me.size - 2; ++i) {
+      std::vector<std::byte> in(8);
+      const MessageStatus status = world.recv(in, any_source, busy);
+      int& call = next[static_cast<std::size_t>(status.source)];
+      HMC_CHECK_CLEAN((Pattern{status.source, static_cast<std::uint64_t>(call++)}.verify(in)));
+      if (status.source != busy && me.runtime->path(status.source).direct) HMC_CHECK(i < many / 2);
+    }
+    world.barrier();
+  }
+}
+
 HMC_SPMD_TEST(Messages, a_rank_sends_to_itself) {
   Team& world = me.runtime->world();
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, std::size_t{8192}, std::size_t{500000}}) {

@@ -1,4 +1,7 @@
 """Every collective, from every kind of array, blocking, non-blocking and persistent."""
+import asyncio
+import gc
+
 import numpy as np
 
 import hmc
@@ -25,12 +28,16 @@ def run(team, name, form, *arguments, **keywords):
         return getattr(team, name)(*arguments, **keywords)
     if form == "non_blocking":
         return getattr(team, "i" + name)(*arguments, **keywords).wait()
+    if form == "awaited":
+        async def result():
+            return await getattr(team, "i" + name)(*arguments, **keywords)
+        return asyncio.run(result())
     plan = getattr(team, "plan_" + name)(*arguments, **keywords)
     plan.start()
     return plan.wait()
 
 
-forms = ("blocking", "non_blocking", "persistent")
+forms = ("blocking", "non_blocking", "awaited", "persistent")
 
 
 def cases(rt, typed):
@@ -331,3 +338,13 @@ def test_dropped_requests_keep_their_arrays(rt):
     junk = [np.full(5000, 77) for _ in range(50)]
     total = rt.world.allreduce(np.array([1]))
     assert total[0] == rt.size and all((j == 77).all() for j in junk)
+
+
+def test_requests_and_plans_hold_their_team(rt):
+    a, b = np.full(4, rt.rank + 1), np.full(4, rt.rank + 1)
+    request, plan = rt.world.duplicate().iallreduce(a), rt.world.duplicate().plan_allreduce(b)
+    plan.start()
+    gc.collect()
+    total = rt.size * (rt.size + 1) // 2
+    assert (request.wait() == total).all() and (plan.wait() == total).all()
+    rt.world.barrier()
