@@ -1,8 +1,12 @@
 // The time of one call in C++, to compare with Python (calls.py has the same calls). Two ranks; rank 0 prints.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -24,6 +28,15 @@ double time_of(hmc::Team& world, int calls, const std::function<void()>& call) {
   return best;
 }
 
+/// Numbers in huge pages, as in calls.py. Freed by the program's end.
+std::span<double> large_array() {
+  constexpr std::size_t huge_page = std::size_t{2} << 20;
+  auto* const memory = static_cast<double*>(std::aligned_alloc(huge_page, large));
+  ::madvise(memory, large, MADV_HUGEPAGE);
+  std::fill_n(memory, large / sizeof(double), 1.0);
+  return {memory, large / sizeof(double)};
+}
+
 }  // namespace
 
 int main() {
@@ -31,7 +44,8 @@ int main() {
   hmc::Team& world = rt.world();
   hmc::Window win = hmc::Window::create(world, large + 64);
   const int peer = (rt.rank() + 1) % rt.size();
-  std::vector<double> a(1), b(1), big(large / 8), result(large / 8);
+  std::vector<double> a(1), b(1);
+  const std::span<double> big = large_array(), result = large_array();
   const auto show = [&](const char* name, double ns) {
     if (rt.rank() == 0) std::printf("%s\t%.1f\n", name, ns);
   };
@@ -41,7 +55,7 @@ int main() {
   show("allreduce 8 B", time_of(world, 20000, [&] { world.allreduce(a, b, hmc::sum); }));
   show("iallreduce 8 B", time_of(world, 5000, [&] { world.iallreduce(a, b, hmc::sum).wait(); }));
   show("barrier", time_of(world, 20000, [&] { world.barrier(); }));
-  const auto round_trip = [&](std::vector<double>& data) {
+  const auto round_trip = [&](std::span<double> data) {
     if (rt.rank() == 0) world.send(data, peer);
     world.recv(data, peer);
     if (rt.rank() != 0) world.send(data, peer);

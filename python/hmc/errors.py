@@ -40,7 +40,8 @@ class Timeout(Error, TimeoutError):
 
 
 class Mismatch(Error):
-    """The ranks of a team called different collectives, or passed different arguments."""
+    """The ranks of a team called different collectives, or passed different arguments; or a message is longer than the array of
+    its receive."""
 
 
 _types = {"peer_failed": PeerFailed, "timeout": Timeout, "mismatch": Mismatch}

@@ -23,7 +23,8 @@ void define_team(nb::module_& module) {
   using H = nb::handle;
   nb::class_<TeamObject> team(
       module, "Team",
-      "An ordered set of ranks, with collectives. Runtime.world is the team of all ranks.\n\n"
+      "An ordered set of ranks, with collectives and messages (send, recv, ...). Runtime.world is the team of all "
+      "ranks.\n\n"
       "Every rank of the team calls the same collectives in the same order, with matching arguments. An array is any "
       "object with the buffer protocol, DLPack, __cuda_array_interface__ or __array_interface__: numpy arrays, torch "
       "tensors, bytearrays, memoryviews. Its memory is used directly and must be contiguous.\n\n"
