@@ -227,8 +227,8 @@ template <typename T> class buffer {
   }
   T* data() { return data_.data(); }
   const T* data() const { return data_.data(); }
-  std::shared_ptr<T> pointer() { return own(); }
-  std::shared_ptr<const T> pointer() const { return own(); }
+  std::shared_ptr<T> pointer() { return data_.share(); }
+  std::shared_ptr<const T> pointer() const { return data_.share(); }
 
   allocator get_allocator() const { return alloc_; }
   /// The device; -1 for host memory.
@@ -285,12 +285,6 @@ template <typename T> class buffer {
   }
   void set_order() { data_.set_order(order(data_.place())); }
 
-  std::shared_ptr<T> own() const {
-    if (alloc_ == allocator::openmp) return data_.get_openmp_accessible(data_.place().device);
-    if (hmc::detail::is_host_accessible(data_.place())) return data_.get_host_accessible();
-    const auto type = detail::is_cuda(alloc_) ? hmc::MemoryType::NVIDIA_GPU : hmc::MemoryType::AMD_GPU;
-    return data_.get_accessible(type, data_.place().device);
-  }
   std::shared_ptr<const T> accessible(hmc::MemoryType type) const {
     const hmc::Place there = hmc::Place::current(hmc::detail::allocator_for(type));
     return complete(data_.get_accessible(type, there.device));

@@ -123,6 +123,8 @@ HMC_API bool has_same_access(const Place& one, const Place& other) noexcept;
 /// True if device `device` of `type` can access memory at `place`.
 HMC_API bool is_device_accessible(MemoryType type, int device, const Place& place) noexcept;
 HMC_API bool is_openmp_accessible(int device, const Place& place) noexcept;
+/// The vendor's device type, also for pinned and managed memory; CPU for memory of no vendor.
+HMC_API MemoryType memory_type_of(const Place& place) noexcept;
 /// The type that DEFAULT means on this machine; any other type is returned unchanged.
 HMC_API MemoryType resolved(MemoryType type);
 /// An allocator of memory that devices of `type` can access. Throws Error{unsupported}.

@@ -32,6 +32,8 @@ was ended so has failed on its team, as after a timeout.
 """
 
 from hmc._core import (
+    Buffer,
+    BufferView,
     Cmp,
     DType,
     Memory,
@@ -62,7 +64,7 @@ from hmc._core import (
 from hmc.errors import Error, Mismatch, PeerFailed, Timeout
 
 __all__ = [
-    "Cmp", "DType", "Error", "Memory", "Mismatch", "Op", "Path", "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window",
+    "Buffer", "BufferView", "Cmp", "DType", "Error", "Memory", "Mismatch", "Op", "Path", "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window",
     "__version__", "init", "wait_all", "wait_any",
 ]
 

@@ -84,6 +84,7 @@ struct PlanObject {
 };
 
 // Each defines its part of the module.
+void define_buffers(nb::module_& module);
 void define_communicator(nb::module_& module);
 void define_enums(nb::module_& module);
 void define_requests(nb::module_& module);

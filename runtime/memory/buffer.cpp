@@ -423,6 +423,7 @@ bool is_openmp_accessible(int device, const Place& place) noexcept {
   return place.part == Allocator::openmp && place.device == device;
 }
 
+MemoryType memory_type_of(const Place& place) noexcept { return source_of(place).type; }
 MemoryType resolved(MemoryType type) { return memory::resolved(type); }
 
 Allocator allocator_for(MemoryType type) {
