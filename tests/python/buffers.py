@@ -234,17 +234,24 @@ def test_numpy_to_buffer_to_numpy_without_a_copy():
 
 
 def test_views_keep_memory_that_the_buffer_leaves():
-    for change in (lambda b: b.resize(10**6), lambda b: b.move("cuda"), lambda b: b.assign(np.zeros(10**6))):
-        buffer = hmc.Buffer(1000, "float64", value=6)
-        views = [np.asarray(buffer), np.from_dlpack(buffer), np.asarray(buffer.host()), np.asarray(buffer)]
-        change(buffer)
-        others = [np.full(1000, 1.0) for _ in range(20)]  # would reuse freed memory
-        assert all(view.tolist() == [6] * 1000 for view in views)
-        views[0][0] = 7
-        assert [view[0] for view in views] == [7] * 4 and buffer[0] in (0, 6) and len(others) == 20
-        del buffer
-        gc.collect()
-        assert all(view[1] == 6 for view in views)
+    exports = {"asarray": np.asarray, "dlpack": np.from_dlpack, "host": lambda b: np.asarray(b.host()),
+               "cuda": lambda b: hmc.Buffer.from_array(type("Lent", (), {
+                   "source": b, "__cuda_array_interface__": b.__cuda_array_interface__})()).host()}
+    changes = {"resize": lambda b: b.resize(10**6), "move": lambda b: b.move("hip"), "assign": lambda b: b.assign(np.zeros(10**6))}
+    for export, view_of in exports.items():
+        for change, apply in changes.items():
+            buffer = hmc.Buffer(1000, "float64", "cuda_pinned" if export == "cuda" else "host_malloc", value=6)
+            view = np.asarray(view_of(buffer))
+            address, before = view.ctypes.data, buffer.ptr
+            apply(buffer)
+            others = [hmc.Buffer(1000, allocator=a) for a in ("host_malloc", "cuda_pinned") for _ in range(20)]
+            assert address == before != buffer.ptr and address not in [other.ptr for other in others], (export, change)
+            assert view.tolist() == [6] * 1000, (export, change)
+            if export != "cuda":  # there the test keeps the buffer itself
+                del buffer
+                gc.collect()
+            others.append(hmc.Buffer(1000))
+            assert others[-1].ptr != address and view[999] == 6, (export, change)
 
 
 def test_dlpack_in_both_versions():
@@ -293,7 +300,7 @@ def test_dlpack_in_both_versions():
     assert buffer.ptr == address and buffer.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_errors():
+def test_wrong_arguments_of_buffers():
     raises(BufferError, lambda: hmc.Buffer.from_array(b"constant"), "read-only")
     raises(ValueError, lambda: hmc.Buffer.from_array(np.zeros((4, 4))[:, 1]), "contiguous")
     raises(TypeError, lambda: hmc.Buffer.from_array(np.zeros(3, bool)), "element type")
