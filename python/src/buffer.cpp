@@ -18,112 +18,12 @@
 
 #include "python/src/buffer.hpp"
 #include "python/src/dlpack.hpp"
+#include "python/src/element.hpp"
 #include "python/src/objects.hpp"
 
 namespace hmc::python {
 
 namespace {
-
-// ---- element types: the first of DType, in its order
-struct Element {
-  const char* numpy_name;
-  const char* typestr;  ///< of the array interfaces; types that numpy doesn't have are raw bytes
-  nb::dlpack::dtype dlpack;
-};
-constexpr nb::dlpack::dtype dlpack_type(nb::dlpack::dtype_code code, int bits) {
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
-}
-using Kind = nb::dlpack::dtype_code;
-constexpr std::array<Element, 14> elements{{{"int8", "|i1", dlpack_type(Kind::Int, 8)},
-                                            {"uint8", "|u1", dlpack_type(Kind::UInt, 8)},
-                                            {"int16", "<i2", dlpack_type(Kind::Int, 16)},
-                                            {"uint16", "<u2", dlpack_type(Kind::UInt, 16)},
-                                            {"int32", "<i4", dlpack_type(Kind::Int, 32)},
-                                            {"uint32", "<u4", dlpack_type(Kind::UInt, 32)},
-                                            {"int64", "<i8", dlpack_type(Kind::Int, 64)},
-                                            {"uint64", "<u8", dlpack_type(Kind::UInt, 64)},
-                                            {"float16", "<f2", dlpack_type(Kind::Float, 16)},
-                                            {"bfloat16", "<V2", dlpack_type(Kind::Bfloat, 16)},
-                                            {"float32", "<f4", dlpack_type(Kind::Float, 32)},
-                                            {"float64", "<f8", dlpack_type(Kind::Float, 64)},
-                                            {"float8_e4m3fn", "|V1", dlpack_type(Kind::Float8_E4M3FN, 8)},
-                                            {"float8_e5m2", "|V1", dlpack_type(Kind::Float8_E5M2, 8)}}};
-const Element& element_of(DType type) noexcept { return elements[static_cast<std::size_t>(type)]; }
-
-/// A DType, a name of one, or a type of numpy or torch or its name.
-DType type_of(nb::handle object) {
-  std::string name;
-  if (nb::isinstance<nb::str>(object)) {
-    name = nb::cast<std::string>(object);
-  } else {
-    const nb::object named = nb::getattr(object, "name", nb::getattr(object, "__name__", nb::none()));
-    name = nb::cast<std::string>(nb::str(named.is_none() ? object : nb::handle(named)));
-    name.erase(0, name.rfind('.') + 1);  // torch.float32
-  }
-  if (name == "float") return DType::f64;
-  if (name == "int") return DType::i64;
-  for (std::size_t i = 0; i < elements.size(); ++i)
-    if (name == elements[i].numpy_name || name == hmc::name_of(static_cast<DType>(i))) return static_cast<DType>(i);
-  std::string text = "Buffer: no element type '" + name + "'; there are";
-  for (const Element& each : elements) text += std::string(" ") + each.numpy_name;
-  throw nb::value_error(text.c_str());
-}
-
-/// Calls function(T{}) with the C++ type.
-template <typename Function> auto with_type(DType type, const Function& function) {
-  switch (type) {
-    case DType::i8: return function(std::int8_t{});
-    case DType::u8: return function(std::uint8_t{});
-    case DType::i16: return function(std::int16_t{});
-    case DType::u16: return function(std::uint16_t{});
-    case DType::i32: return function(std::int32_t{});
-    case DType::u32: return function(std::uint32_t{});
-    case DType::i64: return function(std::int64_t{});
-    case DType::u64: return function(std::uint64_t{});
-    case DType::f16: return function(hmc::float16{});
-    case DType::bf16: return function(hmc::bfloat16{});
-    case DType::f32: return function(float{});
-    case DType::e4m3: return function(hmc::float8_e4m3{});
-    case DType::e5m2: return function(hmc::float8_e5m2{});
-    default: return function(double{});
-  }
-}
-
-/// Copies of a Python number, as elements.
-std::vector<std::byte> filled(DType type, std::size_t count, nb::handle value) {
-  return with_type(type, [&](auto kind) {
-    using T = decltype(kind);
-    T element{};
-    if constexpr (std::is_integral_v<T>) {
-      if (!value.is_none() && !nb::try_cast(value, element))
-        throw nb::value_error("Buffer: the value isn't an integer of the element type");
-    } else {
-      double number = 0;
-      if (!value.is_none() && !nb::try_cast(value, number)) throw nb::value_error("Buffer: the value isn't a number");
-      if constexpr (std::is_same_v<T, double>)
-        element = number;
-      else
-        element = static_cast<T>(static_cast<float>(number));
-    }
-    std::vector<std::byte> bytes(count * sizeof(T));
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
-    return bytes;
-  });
-}
-
-nb::object number_at(DType type, const std::byte* address) {
-  return with_type(type, [&](auto kind) -> nb::object {
-    using T = decltype(kind);
-    T element;
-    std::memcpy(&element, address, sizeof element);
-    if constexpr (std::is_integral_v<T>)
-      return nb::int_(element);
-    else if constexpr (std::is_same_v<T, double>)
-      return nb::float_(element);
-    else
-      return nb::float_(static_cast<double>(static_cast<float>(element)));
-  });
-}
 
 // ---- places and orders, by name
 hmc::Place place_of(const std::string& name, std::optional<int> device) {
@@ -231,14 +131,14 @@ nb::dict host_interface(const View& view) {
 nb::dict gpu_interface(const View& view) {
   if (!view.is_gpu()) throw nb::attribute_error("CUDA and HIP can't access this memory; on(\"cuda\") returns a copy");
   nb::dict made = interface_of(view, view.count == 0 ? nullptr : view.first.get());
-  made["stream"] = nb::none();
-  if (view.core == nullptr) return made;
-  made["stream"] = locked(*view.core, [](auto& data) -> std::uintptr_t {
-    const bool is_queued = data.order().has_stream || data.mode() != hmc::TransferMode::sync;
-    if (!is_queued) return 0;
-    return std::max(reinterpret_cast<std::uintptr_t>(data.stream()), std::uintptr_t{1});
-  });
-  if (nb::cast<std::uintptr_t>(made["stream"]) == 0) made["stream"] = nb::none();
+  std::uintptr_t stream = 0;
+  if (view.core != nullptr)
+    stream = locked(*view.core, [](auto& data) -> std::uintptr_t {
+      const bool is_queued = data.order().has_stream || data.mode() != hmc::TransferMode::sync;
+      if (!is_queued) return 0;
+      return std::max(reinterpret_cast<std::uintptr_t>(data.stream()), std::uintptr_t{1});  // 1: the default stream
+    });
+  made["stream"] = stream == 0 ? nb::object(nb::none()) : nb::object(nb::int_(stream));
   return made;
 }
 
@@ -249,7 +149,10 @@ template <typename Tensor> struct Exported {
   std::int64_t shape, stride = 1;
 };
 
-template <typename Tensor> nb::object capsule_of(const View& view, const char* name, std::uint64_t flags) {
+template <typename Tensor>
+constexpr const char* capsule_name = std::is_same_v<Tensor, VersionedTensor> ? "dltensor_versioned" : "dltensor";
+
+template <typename Tensor> nb::object capsule_of(const View& view, std::uint64_t flags) {
   const nb::dlpack::device device = dlpack_device_of(view.place);
   auto* const made = new Exported<Tensor>{{}, view.first, static_cast<std::int64_t>(view.count)};
   auto& tensor = made->tensor.tensor;
@@ -264,12 +167,11 @@ template <typename Tensor> nb::object capsule_of(const View& view, const char* n
   if constexpr (std::is_same_v<Tensor, VersionedTensor>) made->tensor.flags = flags;
   // A consumer that takes the tensor renames the capsule and calls the deleter itself.
   const auto drop = [](PyObject* capsule) {
-    const char* const mine = std::is_same_v<Tensor, VersionedTensor> ? "dltensor_versioned" : "dltensor";
-    if (PyCapsule_IsValid(capsule, mine) == 0) return;
-    auto* const each = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, mine));
+    if (PyCapsule_IsValid(capsule, capsule_name<Tensor>) == 0) return;
+    auto* const each = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, capsule_name<Tensor>));
     each->deleter(each);
   };
-  PyObject* const capsule = PyCapsule_New(&made->tensor, name, drop);
+  PyObject* const capsule = PyCapsule_New(&made->tensor, capsule_name<Tensor>, drop);
   if (capsule == nullptr) {
     delete made;
     throw nb::python_error();
@@ -298,8 +200,8 @@ nb::object dlpack(const View& view, nb::handle stream, nb::handle max_version, n
   if (!copies && (stream.is_none() || nb::cast<long>(stream) != -1)) view.synchronize();
   const View& exported = copies ? copy_of(view) : view;
   const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
-  if (!versioned) return capsule_of<LegacyTensor>(exported, "dltensor", 0);
-  return capsule_of<VersionedTensor>(exported, "dltensor_versioned", copies ? VersionedTensor::is_copied : 0);
+  if (!versioned) return capsule_of<LegacyTensor>(exported, 0);
+  return capsule_of<VersionedTensor>(exported, copies ? VersionedTensor::is_copied : 0);
 }
 
 /// hmc.Buffer. An object that has given its memory's address to an array interface keeps that memory, because the
@@ -409,7 +311,7 @@ void resize(TypedBuffer& self, std::size_t count, nb::handle value) {
 void construct(TypedBuffer* self, std::size_t count, nb::handle dtype, const std::string& allocator,
                std::optional<int> device, nb::handle value, const std::string& mode,
                std::optional<std::uintptr_t> stream) {
-  const DType type = type_of(dtype);
+  const DType type = element_type_of(dtype);
   const hmc::Place place = place_of(allocator, device);
   auto core = std::make_shared<Core>(type, hmc::Buffer<std::byte>(place, order_of(mode, stream)));
   TypedBuffer made{std::move(core), {}};
@@ -419,7 +321,7 @@ void construct(TypedBuffer* self, std::size_t count, nb::handle dtype, const std
 
 TypedBuffer* from_array(nb::handle object, const std::string& mode, std::optional<std::uintptr_t> stream) {
   Array array("Buffer.from_array", "array", object, Access::write);
-  if (!array.type() || static_cast<std::size_t>(*array.type()) >= elements.size())
+  if (!array.type() || static_cast<std::size_t>(*array.type()) >= element_count)
     throw nb::type_error("Buffer.from_array: the array has an element type that buffers don't have");
   const DType type = *array.type();
   const std::size_t bytes = array.bytes();
