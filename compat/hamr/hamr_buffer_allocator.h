@@ -3,6 +3,7 @@
 #define hamr_buffer_allocator_h
 
 #include <cassert>
+#include <string>
 
 #include <hmc/error.hpp>
 #include <hmc/place.hpp>

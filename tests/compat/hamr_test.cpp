@@ -122,28 +122,46 @@ TEST(Hamr, chain_over_every_two_allocators_computes_4300) {
   }
 }
 
-// The program launches kernels on the legacy default stream, as nvcc's <<<>>> does, and doesn't synchronize.
-TEST(Hamr, copies_are_ordered_with_kernels_of_the_default_stream) {
-  const Cuda cuda;
+// The program launches kernels on the legacy default stream, as nvcc's and hipcc's <<<>>> do, and doesn't synchronize.
+template <typename Launch> void check_order(const Driver& driver, A alloc, const Launch& start) {
   constexpr std::size_t count = 500;
-  const auto one = counted<int>(count, 1), two = counted<int>(count, 2);
+  const auto one = counted<int>(count, 1), two = counted<int>(count, 2), other = counted<int>(count, 3);
+  const auto launch = [&](int* to, const std::vector<int>& values) {
+    for (int i = 0; i < 3; ++i) start(to, other);  // so that the values are later than a copy that doesn't wait
+    start(to, values);
+  };
   for (const Transfer mode : {Transfer::async, Transfer::sync_host, Transfer::sync}) {
-    cuda.set_delay_us(20'000);
-    buffer<int> on_device(A::cuda, hamr::stream(), mode, count, -1);
-    cuda.launch(on_device.data(), one);
+    driver.set_delay_us(5'000);
+    buffer<int> on_device(alloc, hamr::stream(), mode, count, -1);
+    launch(on_device.data(), one);
     EXPECT_EQ(all_of(on_device), one);
     buffer<int> on_host(A::malloc, count);
-    cuda.launch(on_device.data(), two);
+    launch(on_device.data(), two);
     on_host.set(on_device);
     EXPECT_EQ(std::vector<int>(on_host.data(), on_host.data() + count), two);
-    cuda.launch(on_device.data(), one);
+    launch(on_device.data(), one);
     std::vector<int> got(count);
     on_device.get(0, got.data(), 0, count);
     EXPECT_EQ(got, one);
     const buffer<int> elsewhere(A::malloc, on_device);
     EXPECT_EQ(all_of(elsewhere), one);
-    cuda.set_delay_us(0);
+    driver.set_delay_us(0);
   }
+}
+
+TEST(Hamr, copies_are_ordered_with_kernels_of_cudas_default_stream) {
+  const Cuda cuda;
+  check_order(cuda, A::cuda, [&](int* to, const std::vector<int>& values) { cuda.launch(to, values); });
+}
+
+TEST(Hamr, copies_are_ordered_with_kernels_of_hips_default_stream) {
+  const Driver hip("HMC_HIP_LIBRARY");
+  check_order(hip, A::hip, [&](int* to, const std::vector<int>& values) {
+    constexpr int host_to_device = 1;
+    EXPECT_EQ(hip("hipMemcpyAsync", static_cast<void*>(to), static_cast<const void*>(values.data()),
+                  values.size() * sizeof(int), host_to_device, static_cast<void*>(nullptr)),
+              0);
+  });
 }
 
 TEST(Hamr, host_buffer_has_a_complete_copy_for_kernels) {
@@ -269,6 +287,14 @@ TEST(Hamr, foreign_memory_is_used_without_a_copy) {
   EXPECT_EQ(freed, 1);
   { buffer<double> taken(A::cuda, 10, -1, reinterpret_cast<double*>(address)); }  // frees it
   EXPECT_EQ(cuda.live(), before);
+  const Driver hip("HMC_HIP_LIBRARY");
+  const long before_hip = hip.live();
+  void *on_device = nullptr, *managed = nullptr;
+  ASSERT_EQ(hip("hipMalloc", &on_device, std::size_t{80}), 0);
+  ASSERT_EQ(hip("hipMallocManaged", &managed, std::size_t{80}, 1U), 0);
+  { buffer<double> taken(A::hip, 10, 0, static_cast<double*>(on_device)); }
+  { buffer<double> taken(A::hip_uva, 10, -1, static_cast<double*>(managed)); }
+  EXPECT_EQ(hip.live(), before_hip);
   { buffer<int> taken(A::cpp, 5, -1, new int[5]()); }
   { buffer<int> taken(A::malloc, 5, -1, static_cast<int*>(std::malloc(20))); }
   const auto shared = std::make_shared<int>(5);
