@@ -251,6 +251,13 @@ hmc_code hmc_buffer_create(int device_id, std::size_t size, hmc_memory_type type
   });
 }
 
+hmc_code hmc_buffer_borrow(void* address, std::size_t size, hmc_buffer_t* buffer) {
+  return guarded("ConnBuffer::borrow", [&] {
+    required(buffer, "ConnBuffer::borrow", "the place for the result") =
+        new hmc_buffer{hmc::ConnBuffer::borrow(address, size)};
+  });
+}
+
 void hmc_buffer_destroy(hmc_buffer_t buffer) { delete buffer; }
 
 void* hmc_buffer_ptr(hmc_buffer_t buffer) { return buffer == nullptr ? nullptr : buffer->object.ptr; }

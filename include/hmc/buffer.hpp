@@ -132,6 +132,7 @@ template <typename T> class Buffer {
   std::uint64_t offset() const { return detail::offset_in_window(place_, memory_.get()); }
 
   TransferMode mode() const noexcept { return order_.mode; }
+  const TransferOrder& order() const noexcept { return order_; }
   /// Waits for the transfers in flight; later transfers use the new order.
   void set_order(TransferOrder order) {
     auto made = detail::make_transfers(place_, order);
@@ -229,6 +230,8 @@ template <typename T> class Buffer {
     std::swap(capacity_, other.capacity_);
   }
 
+  /// data(), and a share of the memory's ownership, as a handle has it.
+  std::shared_ptr<T> share() const { return own(); }
   /// Handles: see the class comment. The host may write through a handle only if the handle refers to the Buffer's
   /// memory, not to a copy.
   std::shared_ptr<T> get_host_accessible() const {

@@ -16,13 +16,19 @@ class Allocation;
 /// Memory on the host or on one device. The memory is zeroed, and its address never changes. The constructor allocates
 /// all pages, and throws Error if there isn't enough memory. So no later access raises SIGBUS.
 ///
-/// A ConnBuffer owns its memory; windows over it share the ownership. Construction and destruction are local. Threads:
-/// one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are kept for existing programs.
+/// A ConnBuffer owns its memory, unless it was borrowed; windows over it share the ownership. Construction and
+/// destruction are local. Threads: one at a time. Names such as `ptr`, `buffer_size` and `writeFromCpu` are kept for
+/// existing programs.
 class HMC_API ConnBuffer {
  public:
   /// Allocates `size` bytes on device `device_id` of `type`. MemoryType::DEFAULT: the accelerator's memory
   /// if the machine has one, else host memory. Error{unsupported}, with the reason, if this machine has no such memory.
   ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::DEFAULT);
+  /// Uses existing memory without a copy, for example cudaMalloc's or a tensor's: `size` bytes from `address`, which is
+  /// a multiple of 8. `mem_type` and `device_id` are detected. This ConnBuffer and windows over it keep `owner`; if it
+  /// is null, the memory must outlive them. The memory isn't zeroed. Throws Error{invalid_argument}.
+  /// In a window, pageable host memory is "staged" (see Window::path): the owner's process copies.
+  static ConnBuffer borrow(void* address, std::size_t size, std::shared_ptr<void> owner = nullptr);
   ~ConnBuffer();
   ConnBuffer(ConnBuffer&&) noexcept;
   ConnBuffer& operator=(ConnBuffer&&) noexcept;
@@ -48,6 +54,7 @@ class HMC_API ConnBuffer {
   const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
+  explicit ConnBuffer(std::shared_ptr<memory::Allocation> allocation);
   std::shared_ptr<memory::Allocation> allocation_;  // shared with windows over it
 };
 

@@ -234,6 +234,8 @@ HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const cha
 /* ---- ConnBuffer */
 /* Allocates memory, zeroed. Local. HMC_UNSUPPORTED if this machine has no such memory. */
 HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type type, hmc_buffer_t* buffer);
+/* Uses existing memory without a copy: see hmc::ConnBuffer::borrow. It must outlive the buffer and windows over it. */
+HMC_C_API hmc_code hmc_buffer_borrow(void* address, size_t size, hmc_buffer_t* buffer);
 HMC_C_API void hmc_buffer_destroy(hmc_buffer_t buffer);
 HMC_C_API void* hmc_buffer_ptr(hmc_buffer_t buffer); /* the first byte; NULL for a NULL buffer */
 HMC_C_API size_t hmc_buffer_size(hmc_buffer_t buffer);

@@ -47,6 +47,12 @@ struct Place {
   /// same order and with the same counts (see Window::alloc). Then a Buffer has the same offset on every rank.
   /// Throws Error if the window isn't open.
   HMC_API Place(const Window& window);
+  /// The place of existing memory: a device's, pinned or managed memory that a vendor's driver knows; host_malloc for
+  /// any other address. The address may be inside an allocation.
+  HMC_API static Place of(const void* address) noexcept;
+  /// An allocator's memory on the device that is current for the calling thread in the vendor's library, for example by
+  /// cudaSetDevice, or on OpenMP's default device. Throws Error{unsupported} if this machine has no such memory.
+  HMC_API static Place current(Allocator allocator);
 
   Allocator allocator;
   int device;
@@ -104,7 +110,10 @@ HMC_API void transfer(const End& to, const End& from, std::size_t bytes, Transfe
 
 /// Allocates memory. The last shared_ptr frees it. Throws Error{unsupported} with the reason.
 HMC_API std::shared_ptr<std::byte> allocate_at(const Place& place, std::size_t bytes);
-/// The same in a window's symmetric heap.
+/// Takes ownership of memory from the place's allocator (free, delete[], cudaFree, ...), which the last shared_ptr
+/// frees.
+HMC_API std::shared_ptr<std::byte> own_at(const Place& place, std::byte* address);
+/// The same as allocate_at in a window's symmetric heap.
 HMC_API std::shared_ptr<std::byte> allocate_in_window(const Place& place, std::size_t bytes);
 HMC_API std::uint64_t offset_in_window(const Place& place, const std::byte* address);
 
@@ -114,6 +123,8 @@ HMC_API bool has_same_access(const Place& one, const Place& other) noexcept;
 /// True if device `device` of `type` can access memory at `place`.
 HMC_API bool is_device_accessible(MemoryType type, int device, const Place& place) noexcept;
 HMC_API bool is_openmp_accessible(int device, const Place& place) noexcept;
+/// The vendor's device type, also for pinned and managed memory; CPU for memory of no vendor.
+HMC_API MemoryType memory_type_of(const Place& place) noexcept;
 /// The type that DEFAULT means on this machine; any other type is returned unchanged.
 HMC_API MemoryType resolved(MemoryType type);
 /// An allocator of memory that devices of `type` can access. Throws Error{unsupported}.

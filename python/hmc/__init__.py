@@ -34,6 +34,8 @@ was ended so has failed on its team, as after a timeout.
 from hmc._core import (
     ANY_SOURCE,
     ANY_TAG,
+    Buffer,
+    BufferView,
     Cmp,
     DType,
     Memory,
@@ -65,8 +67,8 @@ from hmc._core import (
 from hmc.errors import Error, Mismatch, PeerFailed, Timeout
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "Cmp", "DType", "Error", "Memory", "MessageStatus", "Mismatch", "Op", "Path", "PeerFailed", "Plan",
-    "Request", "Runtime", "Team", "Timeout", "Window", "__version__", "init", "wait_all", "wait_any",
+    "ANY_SOURCE", "ANY_TAG", "Buffer", "BufferView", "Cmp", "DType", "Error", "Memory", "MessageStatus", "Mismatch", "Op", "Path",
+    "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window", "__version__", "init", "wait_all", "wait_any",
 ]
 
 TYPE_CHECKING = False  # type checkers take it as true

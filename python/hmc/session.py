@@ -113,6 +113,11 @@ class IOBuffer:
         """Allocate zeroed memory on a device."""
         return cls(_core.ConnBuffer(device_id, buffer_size, MemoryType(mem_type)))
 
+    @classmethod
+    def borrow(cls, memory) -> IOBuffer:
+        """A buffer over the memory of an array or tensor, without a copy. It keeps the array."""
+        return cls(_core.ConnBuffer.borrow(memory))
+
     @property
     def ptr(self) -> int:
         """The address."""

@@ -13,6 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include <hmc/buffer.hpp>
+
+#include "python/src/dlpack.hpp"
+
 namespace hmc::python {
 
 namespace {
@@ -119,15 +123,37 @@ std::optional<DType> type_of_dlpack(nb::dlpack::dtype type) noexcept {
   }
 }
 
-/// The "dltensor_versioned" capsule's content (DLPack 1.0); nanobind has the tensor.
-struct VersionedTensor {
-  std::uint32_t major = 0, minor = 0;
-  void* context = nullptr;
-  void (*deleter)(VersionedTensor*) = nullptr;
-  std::uint64_t flags = 0;
-  nb::dlpack::dltensor tensor;
-  static constexpr std::uint64_t read_only = 1;
-};
+/// Waits for the work of a stream that may still write or read the memory.
+void await_stream(const char* operation, const char* name, const void* address, void* stream) {
+  const hmc::Place place = hmc::Place::of(address);
+  if (place.allocator == hmc::Allocator::host_malloc)
+    throw_error(PyExc_ValueError,
+                intro(operation, name) + " is in device memory that no driver knows which HMC has opened");
+  const nb::gil_scoped_release unlocked;
+  hmc::Buffer<std::byte>(place, {hmc::TransferMode::async, stream}).synchronize();
+}
+
+/// The tensor of a DLPack capsule; null if the object is no capsule with one.
+const nb::dlpack::dltensor* tensor_of(nb::handle capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0)
+    return &static_cast<VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"))->tensor;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0)
+    return &static_cast<LegacyTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor;
+  return nullptr;
+}
+
+/// Calls the object's __dlpack__. `stream`: DLPack's number of the stream on which the caller uses the memory.
+nb::object capsule_of(nb::handle object, std::optional<int> stream) {
+  const nb::object make = object.attr("__dlpack__");
+  try {
+    const nb::tuple version = nb::make_tuple(1, 1);
+    return stream ? make(nb::arg("max_version") = version, nb::arg("stream") = *stream)
+                  : make(nb::arg("max_version") = version);
+  } catch (nb::python_error& error) {  // DLPack before 1.0
+    if (!error.matches(PyExc_TypeError)) throw;
+    return stream ? make(nb::arg("stream") = *stream) : make();
+  }
+}
 
 /// numpy's arrays in C. The layout is part of numpy's ABI, which is stable since numpy 1.7. The buffer protocol takes
 /// 0.2 us per numpy array, as long as a small put; these fields take some nanoseconds. Used only after a comparison
@@ -230,17 +256,24 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
   } else if (PyCapsule_CheckExact(o)) {
     from_dlpack(operation, name, object, access);
   } else if (nb::hasattr(object, "__dlpack__")) {
-    const nb::object make = object.attr("__dlpack__");
-    try {
-      holder_ = make(nb::arg("max_version") = nb::make_tuple(1, 1));
-    } catch (nb::python_error& error) {  // DLPack before 1.0
-      if (!error.matches(PyExc_TypeError)) throw;
-      holder_ = make();
-    }
+    holder_ = capsule_of(object, std::nullopt);
+    // The exporter orders its work on device memory before the consumer's stream, which then is the legacy default
+    // stream: number 1 in CUDA, 0 in ROCm.
+    const nb::dlpack::dltensor* const tensor = tensor_of(holder_);
+    const int device = tensor == nullptr ? dlpack_device::cpu : tensor->device.device_type;
+    const bool is_cuda = device == dlpack_device::cuda || device == dlpack_device::cuda_managed;
+    if (is_cuda || device == dlpack_device::rocm) holder_ = capsule_of(object, is_cuda ? 1 : 0);
     from_dlpack(operation, name, holder_, access);
+    if (bytes_ > 0 && (is_cuda || device == dlpack_device::rocm)) await_stream(operation, name, data_, nullptr);
   } else if (nb::hasattr(object, "__cuda_array_interface__")) {
     holder_ = object.attr("__cuda_array_interface__");
     from_interface(operation, name, holder_, access);
+    // Null or absent: no work is in flight. 1: the legacy default stream, which is null for the drivers.
+    const nb::object stream = holder_.attr("get")("stream");
+    const auto handle = stream.is_none() ? std::uintptr_t{1} : nb::cast<std::uintptr_t>(stream);
+    if (handle == 0) throw_error(PyExc_ValueError, intro(operation, name) + " has stream 0, which has no meaning");
+    if (!stream.is_none() && bytes_ > 0)
+      await_stream(operation, name, data_, reinterpret_cast<void*>(handle == 1 ? 0 : handle));
   } else if (nb::hasattr(object, "__array_interface__")) {
     holder_ = object.attr("__array_interface__");
     from_interface(operation, name, holder_, access);
@@ -272,19 +305,16 @@ void Array::from_buffer(const char* operation, const char* name, Access access) 
 
 /// The tensor stays the capsule's: HMC borrows it for as long as it holds the capsule.
 void Array::from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access) {
-  const nb::dlpack::dltensor* tensor = nullptr;
+  const nb::dlpack::dltensor* const tensor = tensor_of(capsule);
+  if (tensor == nullptr)
+    throw_error(PyExc_TypeError, intro(operation, name) + " is a capsule without a DLPack tensor, or a used one");
   bool read_only = false;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
     const auto& all = *static_cast<VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
     if (all.major != 1)
       throw_error(PyExc_BufferError, intro(operation, name) + " has version " + std::to_string(all.major) +
                                          " of DLPack; this library reads versions 0 and 1");
-    tensor = &all.tensor;
     read_only = (all.flags & VersionedTensor::read_only) != 0;
-  } else if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0) {
-    tensor = static_cast<nb::dlpack::dltensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));  // its first member
-  } else {
-    throw_error(PyExc_TypeError, intro(operation, name) + " is a capsule without a DLPack tensor, or a used one");
   }
   itemsize_ = std::size_t{tensor->dtype.bits} * tensor->dtype.lanes / 8;
   if (itemsize_ == 0) throw_error(PyExc_TypeError, intro(operation, name) + " has elements of less than a byte");

@@ -20,6 +20,10 @@ enum class Access { read, write };
 /// of a DLPack capsule. Never a copy: an object without such memory, a non-contiguous one, and a read-only one that
 /// would be written are errors.
 ///
+/// STREAMS. Construction waits for the device work that the object states: the stream of __cuda_array_interface__, or
+/// what
+/// __dlpack__ orders before the default stream. It releases the GIL meanwhile.
+///
 /// LIFETIME. The caller holds a reference to the object while it uses the memory; keep() makes the Array hold it. The
 /// export of the buffer protocol, which prevents for example a bytearray from moving, lasts as long as the Array.
 ///

@@ -12,6 +12,7 @@
 
 #include <hmc.h>
 
+#include "python/src/buffer.hpp"
 #include "python/src/objects.hpp"
 
 namespace hmc::python {
@@ -111,6 +112,16 @@ void define_buffer(nb::module_& module) {
             new (self) BufferObject{std::move(buffer)};
           },
           nb::arg("device_id"), nb::arg("buffer_size"), nb::arg("mem_type") = MemoryType::DEFAULT)
+      .def_static(
+          "borrow",
+          [](nb::handle memory) {
+            Array array("IOBuffer.borrow", "memory", memory, Access::write);
+            const std::size_t bytes = array.bytes();
+            void* const first = array.data();
+            return new BufferObject{
+                std::make_shared<ConnBuffer>(ConnBuffer::borrow(first, bytes, owner_of(std::move(array))))};
+          },
+          nb::arg("memory"))
       .def_prop_ro("ptr", [](const BufferObject& self) { return reinterpret_cast<std::uintptr_t>(self.buffer->ptr); })
       .def_prop_ro("buffer_size", [](const BufferObject& self) { return self.buffer->buffer_size; })
       .def_prop_ro("mem_type", [](const BufferObject& self) { return self.buffer->mem_type; })

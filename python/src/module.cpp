@@ -147,6 +147,7 @@ NB_MODULE(_core, module) {
   define_window(module);
   define_runtime(module);
   define_communicator(module);
+  define_buffers(module);
 }
 
 }  // namespace hmc::python

@@ -98,6 +98,7 @@ struct PlanObject {
 };
 
 // Each defines its part of the module.
+void define_buffers(nb::module_& module);
 void define_collectives(nb::class_<TeamObject>& team);
 void define_communicator(nb::module_& module);
 void define_enums(nb::module_& module);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "python/src/buffer.hpp"
 #include "python/src/objects.hpp"
 
 namespace hmc::python {
@@ -248,6 +249,24 @@ void define_window(nb::module_& module) {
           },
           nb::arg("team"), nb::arg("nbytes"),
           "Collective over the team: allocate this rank's part, zeroed. The size may differ by rank.")
+      .def(
+          "__init__",
+          [](WindowObject* self, TeamObject& team, nb::handle memory) {
+            Array array("Window", "memory", memory, Access::write);
+            const std::size_t bytes = array.bytes();
+            void* const first = array.data();
+            std::shared_ptr<void> owner = owner_of(std::move(array));
+            hmc::Window made = blocking(*team.job, [&] {
+              return hmc::Window::create(team.team, hmc::ConnBuffer::borrow(first, bytes, std::move(owner)));
+            });
+            new (self) WindowObject(team.job, std::move(made), team.team);
+          },
+          nb::arg("team"), nb::arg("memory"),
+          "Collective over the team: expose existing memory, without a copy, for example a tensor or an hmc.Buffer. "
+          "The "
+          "window keeps it. Peers reach pageable host memory with the help of this process, which is slower than a "
+          "window "
+          "of `nbytes`.")
       .def_prop_ro(
           "nbytes", [](const WindowObject& self) { return self.window.bytes(); }, "The size of this rank's part.")
       .def(

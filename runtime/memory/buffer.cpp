@@ -320,6 +320,26 @@ std::optional<Route> route(const detail::End& to, const memory::Owner& at_to, co
 
 }  // namespace
 
+Place Place::of(const void* address) noexcept {
+  const memory::Owner owner = memory::owner_of(address);
+  if (owner.info.kind == memory::PointerKind::unknown) return Allocator::host_malloc;
+  const Backing backing = owner.info.kind == memory::PointerKind::pinned    ? Backing::pinned
+                          : owner.info.kind == memory::PointerKind::managed ? Backing::managed
+                                                                            : Backing::best;
+  const auto found = std::find_if(sources.begin(), sources.end(), [&](const Source& each) {
+    return each.type == owner.provider->type() && each.backing == backing;
+  });
+  // The host can access pinned memory of a vendor that has no allocator for it.
+  if (found == sources.end()) return Allocator::host_malloc;
+  return {static_cast<Allocator>(found - sources.begin()), std::max(owner.info.device, 0)};
+}
+
+Place Place::current(Allocator allocator) {
+  if (allocator == Allocator::openmp) return {allocator, OpenMp::instance().current_device()};
+  const Place first(allocator);
+  return {allocator, memory::provider_for(source_of(first).type).current_device()};
+}
+
 const char* name_of(Allocator allocator) noexcept {
   const auto index = static_cast<std::size_t>(allocator);
   return index < sources.size() ? sources[index].name : "unknown";
@@ -336,6 +356,17 @@ std::shared_ptr<std::byte> allocate_at(const Place& place, std::size_t bytes) {
   auto allocation = memory::provider_for(source.type).allocate(place.device, bytes, source.backing);
   std::byte* const address = allocation->address;
   return {std::move(allocation), address};
+}
+
+std::shared_ptr<std::byte> own_at(const Place& place, std::byte* address) {
+  if (place.allocator == Allocator::window)
+    throw Error(Code::invalid_argument, "Buffer", "a window owns the memory of its heap");
+  if (place.allocator == Allocator::host_new) return {address, [](std::byte* each) { ::operator delete[](each); }};
+  if (place.allocator == Allocator::host_malloc) return {address, [](std::byte* each) { std::free(each); }};
+  if (place.allocator == Allocator::openmp)
+    return {address, [device = place.device](std::byte* each) { OpenMp::instance().free(each, device); }};
+  const Source& source = source_of(place);
+  return {memory::provider_for(source.type).own(address, place.device, source.backing), address};
 }
 
 void transfer(const End& to, const End& from, std::size_t bytes, TransferMode mode, Transfers* by) {
@@ -392,6 +423,7 @@ bool is_openmp_accessible(int device, const Place& place) noexcept {
   return place.part == Allocator::openmp && place.device == device;
 }
 
+MemoryType memory_type_of(const Place& place) noexcept { return source_of(place).type; }
 MemoryType resolved(MemoryType type) { return memory::resolved(type); }
 
 Allocator allocator_for(MemoryType type) {

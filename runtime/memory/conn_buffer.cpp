@@ -1,7 +1,12 @@
 #include <hmc/conn_buffer.hpp>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/memory/provider.hpp"
 
 namespace hmc {
@@ -16,11 +21,32 @@ status_t to_older(const base::Status& status) noexcept {
 }  // namespace
 
 ConnBuffer::ConnBuffer(int on_device, std::size_t size, MemoryType type)
-    : allocation_(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {
+    : ConnBuffer(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {}
+
+ConnBuffer::ConnBuffer(std::shared_ptr<memory::Allocation> allocation) : allocation_(std::move(allocation)) {
   ptr = allocation_->address;
-  buffer_size = size;
+  buffer_size = allocation_->bytes;
   mem_type = memory::type_of(*allocation_->provider, allocation_->backing);
   device_id = allocation_->device;
+}
+
+ConnBuffer ConnBuffer::borrow(void* address, std::size_t size, std::shared_ptr<void> owner) {
+  if (address == nullptr || reinterpret_cast<std::uintptr_t>(address) % alignof(std::uint64_t) != 0)
+    throw Error(Code::invalid_argument, "ConnBuffer::borrow",
+                fmt::format("address {} isn't a multiple of 8, which signals and atomics need", fmt::ptr(address)));
+  /// Destroyed from the last member to the first: the memory's owner at the end.
+  struct Borrowed {
+    std::shared_ptr<void> owner;
+    std::shared_ptr<memory::Allocation> allocation;
+  };
+  const memory::Owner found = memory::owner_of(address);
+  const bool host_accessible = memory::is_host_accessible(found);
+  auto allocation = found.provider->borrow(address, size, std::max(found.info.device, 0));
+  allocation->host_accessible = host_accessible;
+  if (found.info.kind == memory::PointerKind::pinned) allocation->backing = memory::Backing::pinned;
+  if (found.info.kind == memory::PointerKind::managed) allocation->backing = memory::Backing::managed;
+  const auto kept = std::make_shared<Borrowed>(Borrowed{std::move(owner), std::move(allocation)});
+  return ConnBuffer(std::shared_ptr<memory::Allocation>(kept, kept->allocation.get()));
 }
 
 ConnBuffer::~ConnBuffer() = default;

@@ -122,6 +122,13 @@ class PlainAllocation final : public OwnAllocation {
     address = static_cast<std::byte*>(got);
     host_accessible = how == Backing::pinned || how == Backing::managed;
   }
+  /// Takes ownership of memory from one of these calls.
+  PlainAllocation(const Vendor& vendor, int on, void* users, Backing how) noexcept : vendor_(vendor) {
+    device = on;
+    address = static_cast<std::byte*>(users);
+    backing = how;
+    host_accessible = how == Backing::pinned || how == Backing::managed;
+  }
   PlainAllocation(const PlainAllocation&) = delete;
   PlainAllocation& operator=(const PlainAllocation&) = delete;
   ~PlainAllocation() override {

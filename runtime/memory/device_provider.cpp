@@ -149,6 +149,15 @@ std::shared_ptr<Allocation> DeviceProvider::allocate(int device, std::size_t byt
   return allocation;
 }
 
+std::shared_ptr<Allocation> DeviceProvider::own(void* address, int device, Backing backing) const {
+  check_device(device, "own");
+  if (backing == Backing::best) backing = Backing::plain;
+  if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "own", why);
+  auto owned = std::make_shared<PlainAllocation>(*vendor_, device, address, backing);
+  owned->provider = this;
+  return owned;
+}
+
 std::shared_ptr<Allocation> DeviceProvider::borrow(void* address, std::size_t bytes, int device) const {
   check_device(device, "borrow");
   auto borrowed = std::make_shared<BorrowedAllocation>();

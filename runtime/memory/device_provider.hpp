@@ -29,9 +29,11 @@ class DeviceProvider final : public Provider {
   bool host_accessible() const noexcept override { return false; }
   LibraryInfo library() const override { return vendor_->library(); }
   std::vector<DeviceInfo> devices() const override;
+  int current_device() const noexcept override { return vendor_->current_device(); }
 
   using Provider::allocate;
   std::shared_ptr<Allocation> allocate(int device, std::size_t bytes, Backing backing) const override;
+  std::shared_ptr<Allocation> own(void* address, int device, Backing backing) const override;
   std::string why_not(Backing backing) const override;
 
   std::unique_ptr<Stream> make_stream(int device) const override;

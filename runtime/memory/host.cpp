@@ -87,6 +87,10 @@ std::shared_ptr<Allocation> HostProvider::allocate_at(std::size_t bytes, const H
   return adopt_segment(std::move(segment), 0, bytes);
 }
 
+std::shared_ptr<Allocation> HostProvider::own(void*, int, Backing) const {
+  throw Error(Code::unsupported, "own", "the host's memory comes from segments");
+}
+
 std::shared_ptr<Allocation> HostProvider::borrow(void* address, std::size_t bytes, int device) const {
   check_device(device);
   auto borrowed = std::make_shared<Allocation>();

@@ -48,6 +48,7 @@ class HostProvider final : public Provider {
   /// Always unsupported: base::NodeLink passes host segments by descriptor.
   std::string why_not(SharingKind kind) const override;
   Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
+  std::shared_ptr<Allocation> own(void* address, int device, Backing backing) const override;
   std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;
   std::shared_ptr<Allocation> import(Exported exported, int device) const override;
 };

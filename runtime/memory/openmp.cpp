@@ -23,6 +23,7 @@ OpenMp::OpenMp() : library_(names_here()) {
   take(allocate_, "omp_target_alloc");
   take(free_, "omp_target_free");
   take(copy_, "omp_target_memcpy");
+  default_ = reinterpret_cast<int (*)()>(library_.find("omp_get_default_device"));
   why_not_ = library_.why_not();
 }
 

@@ -22,6 +22,8 @@ class OpenMp {
   const std::string& path() const noexcept { return library_.path(); }
   int devices() const noexcept { return why_not_.empty() ? count_() : 0; }
   int host() const noexcept { return devices(); }
+  /// The program's default device.
+  int current_device() const noexcept { return default_ == nullptr ? 0 : default_(); }
 
   /// Null if out of memory.
   void* allocate(std::size_t bytes, int device) const noexcept { return allocate_(bytes, device); }
@@ -37,6 +39,7 @@ class OpenMp {
   Library library_;
   std::string why_not_;
   int (*count_)() = nullptr;
+  int (*default_)() = nullptr;  // null if the library has no such call
   void* (*allocate_)(std::size_t, int) = nullptr;
   void (*free_)(void*, int) = nullptr;
   int (*copy_)(void*, const void*, std::size_t, std::size_t, std::size_t, int, int) = nullptr;

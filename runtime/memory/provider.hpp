@@ -196,6 +196,8 @@ class Provider {
   virtual bool host_accessible() const noexcept = 0;
   virtual LibraryInfo library() const { return {}; }
   virtual std::vector<DeviceInfo> devices() const = 0;
+  /// The device that is current for the calling thread; 0 if there is none.
+  virtual int current_device() const noexcept { return 0; }
 
   /// Zeroed and populated memory. Throws Error{out_of_memory, unsupported (backing), invalid_argument (device)}. A
   /// failed call leaks nothing.
@@ -203,6 +205,9 @@ class Provider {
   std::shared_ptr<Allocation> allocate(int device, std::size_t bytes) const {
     return allocate(device, bytes, Backing::best);
   }
+  /// Takes ownership of memory from the vendor's call for this backing. The result has the address, but not the size.
+  /// Throws Error{unsupported, invalid_argument (device)}.
+  virtual std::shared_ptr<Allocation> own(void* address, int device, Backing backing) const = 0;
   /// Empty if allocate() supports this backing.
   virtual std::string why_not(Backing backing) const = 0;
 

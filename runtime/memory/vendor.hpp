@@ -117,6 +117,8 @@ class Vendor {
   /// Makes `device` current for this thread. leave() needs `previous` to restore the caller's device.
   virtual DriverResult enter(int device, void*& previous) const noexcept = 0;
   virtual void leave(void* previous) const noexcept = 0;
+  /// The device that the program has made current for this thread; 0 if it has none, or the library has no such call.
+  virtual int current_device() const noexcept { return 0; }
 
   virtual bool has(Backing backing) const noexcept = 0;
   virtual DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept = 0;

@@ -39,6 +39,27 @@ void test_buffer(void) {
   hmc_window_destroy(window);
 }
 
+/* A window over the program's memory. */
+static void check_borrowed_buffer(void) {
+  uint64_t words[8] = {0};
+  const uint64_t word = 40 + (uint64_t)rank;
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  hmc_buffer_t buffer = NULL;
+  hmc_window_t window = NULL;
+  CHECK(hmc_buffer_borrow((char*)words + 1, 8, &buffer) == HMC_INVALID_ARGUMENT && buffer == NULL);
+  CHECK(hmc_buffer_borrow(words, sizeof words, NULL) == HMC_INVALID_ARGUMENT);
+  OK(hmc_buffer_borrow(words, sizeof words, &buffer));
+  CHECK(hmc_buffer_ptr(buffer) == words && hmc_buffer_size(buffer) == sizeof words);
+  CHECK(hmc_buffer_memory_type(buffer) == HMC_MEMORY_CPU);
+  OK(hmc_window_create_over_buffer(world, buffer, &window));
+  hmc_buffer_destroy(buffer);
+  OK(hmc_put(window, next, 24, &word, sizeof word));
+  OK(hmc_barrier(world));
+  CHECK(words[3] == 40 + (uint64_t)previous);
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+}
+
 /* Only with a driver named by HMC_CUDA_LIBRARY (ctest uses the fake one): ranks of a node map each other's parts,
  * and the paths are measured. */
 static void check_path_to_a_device(void) {
@@ -117,5 +138,6 @@ void test_window(void) {
   hmc_window_destroy(window);
 
   check_window_over_memfd();
+  check_borrowed_buffer();
   check_path_to_a_device();
 }

@@ -117,6 +117,12 @@ FAKE_API int cuCtxPopCurrent_v2(void** popped) {
     return Result::ok;
   });
 }
+FAKE_API int cuCtxGetDevice(int* device) {
+  return run_here("cuCtxGetDevice", [&](int current) {
+    *device = current;
+    return Result::ok;
+  });
+}
 FAKE_API int cuCtxGetCurrent(void** current) {
   *current = context_stack.empty() ? nullptr : context(context_stack.back());
   return 0;

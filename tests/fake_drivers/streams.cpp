@@ -106,6 +106,11 @@ std::shared_ptr<Stream> Streams::find(const StreamName& name) {
     if (legacy == nullptr) legacy = std::make_shared<Stream>(name.device, true);
     return legacy;
   }
+  if (name.handle == per_thread_handle) {
+    std::shared_ptr<Stream>& own = per_thread_[{std::this_thread::get_id(), name.device}];
+    if (own == nullptr) own = std::make_shared<Stream>(name.device, true);
+    return own;
+  }
   const auto found = streams_.find(name.handle);
   return found == streams_.end() ? nullptr : found->second;
 }
@@ -134,6 +139,8 @@ std::shared_ptr<Stream> Streams::find_in_order(const StreamName& name) {
   }
   for (const auto& [handle, each] : streams_)
     if (each->blocking() && each->device() == found->device()) order(*each, *found);
+  for (const auto& [key, each] : per_thread_)
+    if (key.second == found->device()) order(*each, *found);
   return found;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "tests/fake_drivers/memory.hpp"
 
@@ -24,6 +25,8 @@ struct StreamName {
   int device = 0;
 };
 inline void* const legacy_handle = reinterpret_cast<void*>(1);
+/// A blocking stream of the calling thread and the current device.
+inline void* const per_thread_handle = reinterpret_cast<void*>(2);
 
 class Stream {
  public:
@@ -137,6 +140,7 @@ class Streams {
   std::uintptr_t next_ = 0x5000;
   std::map<void*, std::shared_ptr<Stream>> streams_;
   std::map<int, std::shared_ptr<Stream>> legacy_;  ///< by device, created at first use
+  std::map<std::pair<std::thread::id, int>, std::shared_ptr<Stream>> per_thread_;
   std::map<void*, std::shared_ptr<Event>> events_;
 };
 

@@ -38,6 +38,8 @@ case $how in
     # shellcheck disable=SC2016
     sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$here/../../README.md" >"$work/ring.cpp"
     eval "c++ -std=c++20 '$work/ring.cpp' -o '$work/build/consumer_readme' $flags '-Wl,-rpath,${rpath//\\/}'"
+    # A program of HAMR.
+    eval "c++ -std=c++20 -fopenmp '$here/../compat/hamr_hello.cpp' -o '$work/build/consumer_hamr' $flags '-Wl,-rpath,${rpath//\\/}'"
     eval "cc -std=c99 -pedantic '$here/consumer.c' -o '$work/build/consumer_c' $flags '-Wl,-rpath,${rpath//\\/}'"
     static=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc-static)
     eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_static' $static"

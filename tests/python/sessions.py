@@ -293,6 +293,54 @@ def test_buffer_from_and_into_arrays():
     assert buffer.buffer_get_cpu(nbytes=35) == bytes([0, 1, 2, 3, 4, *range(30)])
 
 
+def test_buffer_over_existing_memory():
+    array = np.zeros(100)
+    buffer = hmc.IOBuffer.borrow(array)
+    assert (buffer.ptr, buffer.size, buffer.mem_type) == (array.ctypes.data, 800, MemoryType.CPU)
+    buffer.put(np.arange(5.0), offset=80)
+    assert array.tolist() == [0] * 10 + [0, 1, 2, 3, 4] + [0] * 85
+    array[0] = 7
+    del array  # the buffer keeps it
+    assert np.frombuffer(buffer.buffer_get_cpu(nbytes=8)).tolist() == [7]
+    for wrong in (b"12345678", np.zeros((4, 4))[:, 1]):
+        try:
+            hmc.IOBuffer.borrow(wrong)
+        except (BufferError, ValueError):
+            continue
+        raise AssertionError(wrong)
+
+
+def over_memory_server(ip, folder):
+    array = np.zeros(SIZE, np.uint8)
+    session = hmc.Session(hmc.IOBuffer.borrow(array), local_ip=ip)
+    session.init_server(bind_ip=ip, ucx_port=UCX_PORT, rdma_port=RDMA_PORT, ctrl_tcp_port=CONTROL_PORT, self_id=SERVER,
+                        ctrl_uds_dir=folder)
+    listening()
+    assert session.ctrl_recv(CLIENT) == 1
+    assert np.array_equal(array[17:50_017], data(CLIENT, 50_000, 1))
+    array[100:50_100] = data(SERVER, 50_000, 2)
+    session.ctrl_send(CLIENT, 2)
+    assert session.ctrl_recv(CLIENT) == 3
+
+
+def over_memory_client(ip, folder):
+    array = np.zeros(SIZE, np.uint8)
+    session = hmc.Session(hmc.IOBuffer.borrow(array), local_ip=ip)
+    session.connect(peer_id=SERVER, self_id=CLIENT, peer_ip=ip, data_port=UCX_PORT, ctrl_tcp_port=CONTROL_PORT, uds_dir=folder,
+                    conn=ConnType.UCX)
+    array[5:50_005] = data(CLIENT, 50_000, 1)
+    session.put_remote(ip, UCX_PORT, 5, 17, 50_000, ConnType.UCX)
+    session.ctrl_send(SERVER, 1)
+    assert session.ctrl_recv(SERVER) == 2
+    session.get_remote(ip, UCX_PORT, 0, 100, 50_000, ConnType.UCX)
+    assert np.array_equal(array[:50_000], data(SERVER, 50_000, 2))
+    session.ctrl_send(SERVER, 3)
+
+
+def test_sessions_over_existing_memory():
+    both(over_memory_server, over_memory_client)
+
+
 def test_buffer_errors():
     torch = load_torch()
     buffer = hmc.IOBuffer.create(0, 100, MemoryType.CPU)

@@ -111,6 +111,10 @@ class AclVendor final : public Vendor {
   void leave(void* previous) const noexcept override {
     if (previous != nullptr) (void)api_.set_device(static_cast<int>(reinterpret_cast<std::intptr_t>(previous)) - 1);
   }
+  int current_device() const noexcept override {
+    int device = 0;
+    return api_.get_device(&device).ok() ? device : 0;
+  }
 
   bool has(Backing backing) const noexcept override { return backing == Backing::plain || backing == Backing::pinned; }
   DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void*) const noexcept override {

@@ -252,6 +252,10 @@ class CudaVendor final : public Vendor {
     Context popped = nullptr;
     (void)api_.pop_context(&popped);
   }
+  int current_device() const noexcept override {
+    int device = 0;
+    return api_.context_device(&device).ok() ? device : 0;  // it fails if this thread has no context
+  }
 
   bool has(Backing backing) const noexcept override {
     if (backing == Backing::stream_ordered) return static_cast<bool>(api_.allocate_async);

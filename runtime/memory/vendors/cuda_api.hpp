@@ -103,6 +103,7 @@ struct Api {
   Call<Result(Device)> release_context{library, "cuDevicePrimaryCtxRelease_v2"};
   Call<Result(Context)> push_context{library, "cuCtxPushCurrent_v2"};
   Call<Result(Context*)> pop_context{library, "cuCtxPopCurrent_v2"};
+  Call<Result(Device*)> context_device{library, "cuCtxGetDevice", optional};
 
   Call<Result(Address*, std::size_t)> allocate{library, "cuMemAlloc_v2"};
   Call<Result(Address)> free{library, "cuMemFree_v2"};

@@ -145,7 +145,7 @@ class EventGates final : public GateCalls {
 };
 
 /// The device of enter(). OpenCL itself has no current device.
-thread_local int current_device = 0;
+thread_local int entered_device = 0;
 
 class OpenClVendor final : public Vendor {
  public:
@@ -189,21 +189,21 @@ class OpenClVendor final : public Vendor {
   }
 
   DriverResult enter(int device, void*& previous) const noexcept override {
-    previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(current_device));
-    current_device = device;
+    previous = reinterpret_cast<void*>(static_cast<std::intptr_t>(entered_device));
+    entered_device = device;
     return {};
   }
   void leave(void* previous) const noexcept override {
-    current_device = static_cast<int>(reinterpret_cast<std::intptr_t>(previous));
+    entered_device = static_cast<int>(reinterpret_cast<std::intptr_t>(previous));
   }
 
   bool has(Backing backing) const noexcept override { return backing == Backing::plain; }
   DriverResult allocate(void*& address, std::size_t bytes, Backing, void*) const noexcept override {
     Result code = 0;
     Object const buffer =
-        api_.create_buffer.raw()(at(current_device).context, memory_read_write, bytes, nullptr, &code);
+        api_.create_buffer.raw()(at(entered_device).context, memory_read_write, bytes, nullptr, &code);
     if (code != 0) return {api_.create_buffer.name(), code};
-    address = addresses_.add(buffer, bytes, current_device);
+    address = addresses_.add(buffer, bytes, entered_device);
     if (address != nullptr) return {api_.create_buffer.name(), 0};
     (void)api_.release_buffer(buffer);
     return {"mmap", error_out_of_host_memory};
@@ -250,7 +250,7 @@ class OpenClVendor final : public Vendor {
 
   DriverResult create_stream(void*& stream) const noexcept override {
     Result code = 0;
-    stream = api_.create_queue.raw()(at(current_device).context, at(current_device).id, 0, &code);
+    stream = api_.create_queue.raw()(at(entered_device).context, at(entered_device).id, 0, &code);
     return {api_.create_queue.name(), code};
   }
   DriverResult destroy_stream(void* stream) const noexcept override { return api_.release_queue(stream); }

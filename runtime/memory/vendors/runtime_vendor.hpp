@@ -19,6 +19,10 @@ class RuntimeVendor : public Vendor {
 
   DriverResult enter(int device, void*& previous) const noexcept override;
   void leave(void* previous) const noexcept override;
+  int current_device() const noexcept override {
+    int device = 0;
+    return api_.get_device(&device).ok() ? device : 0;
+  }
   bool has(Backing backing) const noexcept override;
   DriverResult allocate(void*& address, std::size_t bytes, Backing backing, void* stream) const noexcept override;
   DriverResult free(void* address, Backing backing, void* stream) const noexcept override;

@@ -18,6 +18,7 @@ HMC_SAME_CALL(Api, retain_context, cuDevicePrimaryCtxRetain);
 HMC_SAME_CALL(Api, release_context, cuDevicePrimaryCtxRelease);
 HMC_SAME_CALL(Api, push_context, cuCtxPushCurrent);
 HMC_SAME_CALL(Api, pop_context, cuCtxPopCurrent);
+HMC_SAME_CALL(Api, context_device, cuCtxGetDevice);
 HMC_SAME_CALL(Api, allocate, cuMemAlloc);
 HMC_SAME_CALL(Api, free, cuMemFree);
 HMC_SAME_CALL(Api, allocate_host, cuMemHostAlloc);

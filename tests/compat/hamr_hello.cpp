@@ -1,0 +1,30 @@
+// A program in the form of HAMR's OpenMP example, compiled with no include path but the public ones.
+#include <hamr_buffer.h>
+
+#include <iostream>
+
+template <typename T, typename U> hamr::buffer<T> add(const hamr::buffer<T>& a, const hamr::buffer<U>& b) {
+  auto [handle_a, in_a] = hamr::get_openmp_accessible(a);
+  auto [handle_b, in_b] = hamr::get_openmp_accessible(b);
+  const std::size_t count = a.size();
+  hamr::buffer<T> result(hamr::buffer_allocator::openmp, count, T(0));
+  T* out = result.data();
+  const T* one = in_a;
+  const U* two = in_b;
+#pragma omp target teams distribute parallel for is_device_ptr(out, one, two)
+  for (std::size_t i = 0; i < count; ++i) out[i] = one[i] + static_cast<T>(two[i]);
+  return result;
+}
+
+int main() {
+  const hamr::buffer<float> a(hamr::buffer_allocator::openmp, 400, 1.0f);
+  const hamr::buffer<double> b(hamr::buffer_allocator::malloc, 400, 2.5);
+  const hamr::buffer<float> sum = add(a, b);
+  auto [handle, values] = hamr::get_host_accessible(sum);
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    if (values[i] != 3.5f) {
+      std::cerr << i << ": " << values[i] << "\n";
+      return 1;
+    }
+  return 0;
+}

@@ -1,0 +1,388 @@
+// hamr::buffer on fake drivers: HAMR's scenarios, and each function against std::vector.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <hamr_buffer.h>
+#include <hamr_buffer_pointer.h>
+#include <hamr_buffer_util.h>
+#include <hamr_env.h>
+
+#include "tests/unit/memory/fake.hpp"
+
+namespace hmc::compat {
+
+namespace {
+
+[[maybe_unused]] const bool with_fakes = (memory::use_fakes(), true);  // each test may be the first
+
+using hamr::buffer;
+using A = hamr::buffer_allocator;
+using Transfer = hamr::buffer_transfer;
+
+constexpr A allocators[] = {A::cpp,       A::malloc, A::cuda,    A::cuda_async, A::cuda_uva,
+                            A::cuda_host, A::hip,    A::hip_uva, A::openmp};
+
+/// The program's own use of a vendor's library.
+class Driver {
+ public:
+  explicit Driver(const char* variable) : library_(::dlopen(std::getenv(variable), RTLD_NOW)) {}
+  template <typename... Args> int operator()(const char* name, Args... args) const {
+    return reinterpret_cast<int (*)(Args...)>(::dlsym(library_, name))(args...);
+  }
+  void set_delay_us(int us) const { reinterpret_cast<void (*)(int)>(::dlsym(library_, "fake_set_delay_us"))(us); }
+  long live() const {
+    long count = 0;
+    for (const char* const kind : {"memory", "physical", "host", "stream"})
+      count += reinterpret_cast<long (*)(const char*)>(::dlsym(library_, "fake_live"))(kind);
+    return count;
+  }
+
+ private:
+  void* library_;
+};
+
+/// cudaSetDevice, for the current scope.
+class Cuda : public Driver {
+ public:
+  explicit Cuda(int device = 0) : Driver("HMC_CUDA_LIBRARY"), device_(device) {
+    void* context = nullptr;
+    EXPECT_EQ((*this)("cuInit", 0U), 0);
+    EXPECT_EQ((*this)("cuDevicePrimaryCtxRetain", &context, device), 0);
+    EXPECT_EQ((*this)("cuCtxPushCurrent_v2", context), 0);
+  }
+  ~Cuda() {
+    set_delay_us(0);
+    void* popped = nullptr;
+    EXPECT_EQ((*this)("cuCtxPopCurrent_v2", &popped), 0);
+    EXPECT_EQ((*this)("cuDevicePrimaryCtxRelease_v2", device_), 0);
+  }
+  Cuda(const Cuda&) = delete;
+  Cuda& operator=(const Cuda&) = delete;
+  /// As a kernel on the legacy default stream: stores the values after the stream's earlier work. The values must
+  /// outlive it.
+  template <typename T> void launch(T* to, const std::vector<T>& values) const {
+    EXPECT_EQ((*this)("cuMemcpyHtoDAsync_v2", reinterpret_cast<std::uintptr_t>(to),
+                      static_cast<const void*>(values.data()), values.size() * sizeof(T), static_cast<void*>(nullptr)),
+              0);
+  }
+
+ private:
+  int device_;
+};
+
+template <typename T> std::vector<T> all_of(const buffer<T>& of) {
+  const auto [handle, values] = hamr::get_host_accessible(of);
+  return {values, values + of.size()};
+}
+
+template <typename T> std::vector<T> counted(std::size_t count, int seed) {
+  std::vector<T> made(count);
+  for (std::size_t i = 0; i < count; ++i) made[i] = static_cast<T>((i * 7 + static_cast<std::size_t>(seed)) % 101);
+  return made;
+}
+
+/// Computes on the host what HAMR's example computes by a kernel: the result is in `alloc`'s memory.
+template <typename T, typename U, typename F> buffer<T> apply(A alloc, const buffer<T>& a, const buffer<U>& b, F&& f) {
+  const auto [handle_a, first] = hamr::get_host_accessible(a);
+  const auto [handle_b, second] = hamr::get_host_accessible(b);
+  std::vector<T> values(a.size());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(f(first[i], second[i]));
+  return buffer<T>(alloc, values.size(), values.data());
+}
+
+TEST(Hamr, chain_over_every_two_allocators_computes_4300) {
+  constexpr std::size_t count = 1000;
+  const auto times = [](auto x, auto y) { return x * y; };
+  const auto plus = [](auto x, auto y) { return x + y; };
+  for (const A one : allocators) {
+    for (const A two : allocators) {
+      const std::string what = std::string(hamr::get_allocator_name(one)) + " " + hamr::get_allocator_name(two);
+      buffer<float> ones(one, count, 1.0f);
+      buffer<float> twos = apply(two, ones, buffer<float>(one, count, 2.0f), times);
+      ones.free();
+      EXPECT_EQ(ones.size(), 0U);
+      buffer<double> fours = apply(one, buffer<double>(two, count, 2.0), twos, plus);
+      buffer<double> thousands = apply(two, fours, buffer<int>(one, count, 1000), times);
+      buffer<float> hundreds = apply(two, buffer<float>(one, count, 3.0f), buffer<float>(two, count, 100.0f), times);
+      buffer<float> copy(A::malloc, count);
+      copy.set(hundreds);
+      const buffer<double> sum = apply(one, thousands, copy, plus);
+      buffer<int> whole(sum.get_allocator(), count);
+      sum.get(whole);  // casts
+      EXPECT_EQ(all_of(whole), std::vector<int>(count, 4300)) << what;
+    }
+  }
+}
+
+// The program launches kernels on the legacy default stream, as nvcc's and hipcc's <<<>>> do, and doesn't synchronize.
+template <typename Launch> void check_order(const Driver& driver, A alloc, const Launch& start) {
+  constexpr std::size_t count = 500;
+  const auto one = counted<int>(count, 1), two = counted<int>(count, 2), other = counted<int>(count, 3);
+  const auto launch = [&](int* to, const std::vector<int>& values) {
+    for (int i = 0; i < 3; ++i) start(to, other);  // so that the values are later than a copy that doesn't wait
+    start(to, values);
+  };
+  for (const Transfer mode : {Transfer::async, Transfer::sync_host, Transfer::sync}) {
+    driver.set_delay_us(5'000);
+    buffer<int> on_device(alloc, hamr::stream(), mode, count, -1);
+    launch(on_device.data(), one);
+    EXPECT_EQ(all_of(on_device), one);
+    buffer<int> on_host(A::malloc, count);
+    launch(on_device.data(), two);
+    on_host.set(on_device);
+    EXPECT_EQ(std::vector<int>(on_host.data(), on_host.data() + count), two);
+    launch(on_device.data(), one);
+    std::vector<int> got(count);
+    on_device.get(0, got.data(), 0, count);
+    EXPECT_EQ(got, one);
+    const buffer<int> elsewhere(A::malloc, on_device);
+    EXPECT_EQ(all_of(elsewhere), one);
+    driver.set_delay_us(0);
+  }
+}
+
+TEST(Hamr, copies_are_ordered_with_kernels_of_cudas_default_stream) {
+  const Cuda cuda;
+  check_order(cuda, A::cuda, [&](int* to, const std::vector<int>& values) { cuda.launch(to, values); });
+}
+
+TEST(Hamr, copies_are_ordered_with_kernels_of_hips_default_stream) {
+  const Driver hip("HMC_HIP_LIBRARY");
+  check_order(hip, A::hip, [&](int* to, const std::vector<int>& values) {
+    constexpr int host_to_device = 1;
+    EXPECT_EQ(hip("hipMemcpyAsync", static_cast<void*>(to), static_cast<const void*>(values.data()),
+                  values.size() * sizeof(int), host_to_device, static_cast<void*>(nullptr)),
+              0);
+  });
+}
+
+TEST(Hamr, host_buffer_has_a_complete_copy_for_kernels) {
+  const Cuda cuda;
+  const auto values = counted<std::int64_t>(300, 5);
+  const buffer<std::int64_t> on_host(A::malloc, values.size(), values.data());
+  cuda.set_delay_us(20'000);
+  const auto [handle, address] = hamr::get_cuda_accessible(on_host);
+  std::vector<std::int64_t> got(values.size());
+  void* apart = nullptr;  // a stream that isn't ordered with any other
+  cuda.set_delay_us(0);
+  EXPECT_EQ(cuda("cuStreamCreate", &apart, 1U), 0);
+  EXPECT_EQ(cuda("cuMemcpyDtoHAsync_v2", static_cast<void*>(got.data()), reinterpret_cast<std::uintptr_t>(address),
+                 got.size() * sizeof got[0], apart),
+            0);
+  EXPECT_EQ(cuda("cuStreamSynchronize", apart), 0);
+  EXPECT_EQ(cuda("cuStreamDestroy_v2", apart), 0);
+  EXPECT_EQ(got, values);
+  EXPECT_NE(static_cast<const void*>(address), on_host.data());
+}
+
+TEST(Hamr, users_stream_executes_the_transfers) {
+  const Cuda cuda;
+  void* users = nullptr;
+  EXPECT_EQ(cuda("cuStreamCreate", &users, 1U), 0);
+  {
+    const hamr::stream stream(static_cast<CUstream_st*>(users));
+    EXPECT_EQ(stream.get_stream(), reinterpret_cast<std::uintptr_t>(users));
+    const auto values = counted<float>(400, 3);
+    cuda.set_delay_us(50'000);
+    buffer<float> made(A::cuda, stream, Transfer::async, values.size(), values.data());
+    EXPECT_EQ(cuda("cuStreamQuery", users), 600);  // in flight
+    EXPECT_EQ(stream.synchronize(), 0);
+    EXPECT_EQ(cuda("cuStreamQuery", users), 0);
+    EXPECT_EQ(static_cast<CUstream_st*>(made.get_stream()), users);
+    cuda.set_delay_us(0);
+    EXPECT_EQ(all_of(made), values);
+    made.set_stream(hamr::stream(), Transfer::sync);
+    EXPECT_EQ(made.get_transfer_mode(), Transfer::sync);
+    EXPECT_EQ(made.get_stream().get_stream(), 2U);
+    made.set_transfer_sycnhronous_host();
+    EXPECT_EQ(made.get_transfer_mode(), Transfer::sync_host);
+    EXPECT_EQ(all_of(made), values);
+  }
+  EXPECT_EQ(cuda("cuStreamDestroy_v2", users), 0);
+}
+
+TEST(Hamr, buffers_are_on_the_current_device) {
+  const Cuda first(0);
+  buffer<int> made(A::cuda, 10, 4);
+  EXPECT_EQ(made.get_owner(), 0);
+  EXPECT_EQ(buffer<int>(A::malloc, 1).get_owner(), -1);
+  const int* const address = made.data();
+  {
+    const Cuda second(1);
+    EXPECT_NE(made.get_cuda_accessible().get(), address);
+    EXPECT_EQ(Place::of(made.get_cuda_accessible().get()).device, 1);
+    buffer<int> copy(A::cuda, made);
+    EXPECT_EQ(copy.get_owner(), 1);
+    EXPECT_EQ(made.move(A::cuda), 0);
+    EXPECT_EQ(made.get_owner(), 1);
+    EXPECT_NE(made.data(), address);
+    EXPECT_EQ(all_of(made), std::vector<int>(10, 4));
+    EXPECT_EQ(made.move(A::hip), 0);
+    EXPECT_EQ(made.get_allocator(), A::hip);
+    EXPECT_EQ(made.get_owner(), 0);  // HIP's current device
+    EXPECT_EQ(all_of(made), std::vector<int>(10, 4));
+    EXPECT_EQ(made.move(A::malloc), 0);
+    EXPECT_EQ(std::vector<int>(made.data(), made.data() + 10), std::vector<int>(10, 4));
+  }
+}
+
+TEST(Hamr, accessibility_follows_the_allocator) {
+  for (const A alloc : allocators) {
+    const buffer<short> made(alloc, 5, short{3});
+    const bool on_cuda = alloc == A::cuda || alloc == A::cuda_async || alloc == A::cuda_uva || alloc == A::cuda_host;
+    const bool on_hip = alloc == A::hip || alloc == A::hip_uva;
+    const bool on_host = alloc != A::cuda && alloc != A::cuda_async && alloc != A::hip;
+    const std::string name = hamr::get_allocator_name(alloc);
+    EXPECT_EQ(made.cuda_accessible(), on_cuda) << name;
+    EXPECT_EQ(made.hip_accessible(), on_hip) << name;
+    EXPECT_EQ(made.host_accessible(), on_host) << name;
+    EXPECT_EQ(hamr::host_accessible(alloc), on_host) << name;
+    EXPECT_EQ(made.get_cuda_accessible().get() == made.data(), on_cuda) << name;
+    EXPECT_EQ(made.get_hip_accessible().get() == made.data(), on_hip) << name;
+    EXPECT_EQ(made.get_host_accessible().get() == made.data(), on_host) << name;
+    EXPECT_EQ(made.get_device_accessible().get() == made.data(), on_cuda) << name;  // the machine's first accelerator
+    EXPECT_EQ(made.pointer().get(), made.data()) << name;
+    EXPECT_EQ(made.get_openmp_accessible() != nullptr, true) << name;
+  }
+  EXPECT_EQ(buffer<int>(A::cuda).get_host_accessible(), nullptr);
+  EXPECT_EQ(hamr::get_device_allocator(), A::cuda_async);
+  EXPECT_EQ(hamr::get_host_allocator(), A::cuda_host);
+  EXPECT_THROW(buffer<int>(A::none), hmc::Error);
+}
+
+TEST(Hamr, foreign_memory_is_used_without_a_copy) {
+  const Cuda cuda;
+  const long before = cuda.live();
+  std::vector<double> users = counted<double>(20, 1);
+  {
+    buffer<double> over(A::malloc, hamr::stream(), Transfer::async, users.size(), -1, users.data(), 0);
+    EXPECT_EQ(over.data(), users.data());
+    over.data()[3] = 77;
+  }
+  EXPECT_EQ(users[3], 77);
+
+  std::uintptr_t address = 0;
+  ASSERT_EQ(cuda("cuMemAlloc_v2", &address, std::size_t{80}), 0);
+  const auto values = counted<double>(10, 4);
+  cuda.launch(reinterpret_cast<double*>(address), values);
+  int freed = 0;
+  {
+    auto* const at = reinterpret_cast<double*>(address);
+    buffer<double> over(A::cuda, 10, -1, at, [&](double*) { ++freed; });
+    EXPECT_EQ(over.get_owner(), 0);
+    EXPECT_EQ(over.get_cuda_accessible().get(), at);
+    EXPECT_EQ(all_of(over), values);
+    const auto kept = over.pointer();
+    over.free();
+    EXPECT_EQ(freed, 0);
+  }
+  EXPECT_EQ(freed, 1);
+  { buffer<double> taken(A::cuda, 10, -1, reinterpret_cast<double*>(address)); }  // frees it
+  EXPECT_EQ(cuda.live(), before);
+  const Driver hip("HMC_HIP_LIBRARY");
+  const long before_hip = hip.live();
+  void *on_device = nullptr, *managed = nullptr;
+  ASSERT_EQ(hip("hipMalloc", &on_device, std::size_t{80}), 0);
+  ASSERT_EQ(hip("hipMallocManaged", &managed, std::size_t{80}, 1U), 0);
+  { buffer<double> taken(A::hip, 10, 0, static_cast<double*>(on_device)); }
+  { buffer<double> taken(A::hip_uva, 10, -1, static_cast<double*>(managed)); }
+  EXPECT_EQ(hip.live(), before_hip);
+  { buffer<int> taken(A::cpp, 5, -1, new int[5]()); }
+  { buffer<int> taken(A::malloc, 5, -1, static_cast<int*>(std::malloc(20))); }
+  const auto shared = std::make_shared<int>(5);
+  { EXPECT_EQ(all_of(buffer<int>(A::malloc, 1, -1, shared)), std::vector<int>{5}); }
+  EXPECT_EQ(shared.use_count(), 1);
+}
+
+TEST(Hamr, ranges_are_copied_and_cast) {
+  const std::vector<float> host = counted<float>(30, 2);
+  for (const A one : allocators) {
+    for (const A two : allocators) {
+      const std::string what = std::string(hamr::get_allocator_name(one)) + " " + hamr::get_allocator_name(two);
+      std::vector<float> expected = host;
+      buffer<float> a(one, host.size(), host.data());
+      buffer<float> b(two);
+      b.assign(a, 5, 10);
+      EXPECT_EQ(all_of(b), std::vector<float>(host.begin() + 5, host.begin() + 15)) << what;
+      b.append(host.data(), 20, 10);
+      b.append(a, 1, 3);
+      std::vector<float> joined(host.begin() + 5, host.begin() + 15);
+      joined.insert(joined.end(), host.begin() + 20, host.end());
+      joined.insert(joined.end(), host.begin() + 1, host.begin() + 4);
+      EXPECT_EQ(all_of(b), joined) << what;
+      a.set(2, b, 20, 3);
+      std::copy_n(joined.begin() + 20, 3, expected.begin() + 2);
+      EXPECT_EQ(all_of(a), expected) << what;
+
+      buffer<std::int64_t> longs(two, std::size_t{4}, std::int64_t{9});
+      const short shorts[] = {-1, -2, -3};
+      longs.set(1, shorts, 1, 2);
+      EXPECT_EQ(all_of(longs), (std::vector<std::int64_t>{9, -2, -3, 9})) << what;
+      longs.append(a, 0, 2);
+      EXPECT_EQ(longs.size(), 6U);
+      int ints[4] = {};
+      longs.get(1, ints, 2, 2);
+      EXPECT_EQ(std::vector<int>(ints, ints + 4), (std::vector<int>{0, 0, -2, -3})) << what;
+      buffer<double> doubles(one, longs);
+      longs.get(0, doubles, 3, 2);
+      EXPECT_EQ(all_of(doubles)[3], 9.0) << what;
+      EXPECT_EQ(all_of(doubles)[4], -2.0) << what;
+      EXPECT_THROW(a.set(29, b, 0, 2), hmc::Error);
+      EXPECT_THROW(a.set(0, b, b.size() - 1, 2), hmc::Error);
+    }
+  }
+}
+
+TEST(Hamr, assignment_keeps_allocator_and_stream) {
+  buffer<int> on_host(A::malloc, 3, 5);
+  buffer<int> on_device(A::cuda, 2, 8);
+  const int* const address = on_device.data();
+  on_host = on_device;
+  EXPECT_EQ(on_host.get_allocator(), A::malloc);
+  EXPECT_EQ(all_of(on_host), std::vector<int>(2, 8));
+  buffer<int> other(A::cuda, 1, 1);
+  other = std::move(on_device);  // NOLINT: the same place, so its memory moves
+  EXPECT_EQ(other.data(), address);
+  on_host = std::move(other);
+  EXPECT_EQ(on_host.get_allocator(), A::malloc);
+  buffer<int> moved(A::cuda, std::move(on_host));
+  EXPECT_EQ(moved.get_allocator(), A::cuda);
+  EXPECT_EQ(all_of(moved), std::vector<int>(2, 8));
+  buffer<float> floats(A::malloc);
+  floats = moved;
+  EXPECT_EQ(all_of(floats), std::vector<float>(2, 8));
+  moved.resize(4, 6);
+  EXPECT_EQ(all_of(moved), (std::vector<int>{8, 8, 6, 6}));
+  moved.reserve(100);
+  EXPECT_EQ(moved.size(), 4U);
+}
+
+TEST(Hamr, helpers_return_tuples) {
+  auto [made, first] = hamr::make_buffer<int>(A::malloc, 3, 7);
+  EXPECT_EQ(first, made.data());
+  first[1] = 9;
+  EXPECT_EQ(all_of(made), (std::vector<int>{7, 9, 7}));
+  const buffer<float> other(A::cuda, 2, 1.5f);
+  const auto [a, pa, b, pb] = hamr::get_host_accessible(made, other);
+  EXPECT_EQ(pa[1] + static_cast<int>(2 * pb[1]), 12);
+  EXPECT_EQ(std::get<1>(hamr::data(made, other)), other.data());
+  EXPECT_EQ(std::get<0>(hamr::pointer(made)).get(), made.data());
+  hamr::synchronize(made, other);
+  const hamr::p_buffer<int> shared = std::make_shared<buffer<int>>(A::malloc, 1, 4);
+  EXPECT_EQ(hamr::ref_to(hamr::const_ptr(shared)).size(), 1U);
+  testing::internal::CaptureStderr();
+  made.print();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "7, 9, 7");
+}
+
+}  // namespace
+
+}  // namespace hmc::compat
