@@ -6,7 +6,7 @@
 >>> array = np.array(values.get_host_accessible(), copy=False)   # no copy
 >>> array *= 2
 >>> str(values)
-'{3.0, 3.0, 3.0, 3.0}'
+'{3, 3, 3, 3}'
 >>> same = buffer(array)                                         # no copy, whatever the array's library is
 
 A buffer's memory is zero, not uninitialized. Failures raise hmc.Error; HAMR prints a text and returns -1 or aborts. Transfers
@@ -254,12 +254,15 @@ class _Buffer:
         self._data.synchronize()
         return 0
 
+    def _texts(self):
+        return [f"{value:g}" if isinstance(value, float) else str(value) for value in self._data.tolist()]
+
     def _print(self):
-        sys.stderr.write(", ".join(map(str, self._data.tolist())))
+        sys.stderr.write(", ".join(self._texts()))
         return 0
 
     def __str__(self):
-        values = list(map(str, self._data.tolist()))
+        values = self._texts()
         lines = [", ".join(values[i:i + 8]) for i in range(0, len(values), 8)]
         return "{" + ", \n".join(lines) + "}"
 

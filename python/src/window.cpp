@@ -263,10 +263,9 @@ void define_window(nb::module_& module) {
           },
           nb::arg("team"), nb::arg("memory"),
           "Collective over the team: expose existing memory, without a copy, for example a tensor or an hmc.Buffer. "
-          "The "
-          "window keeps it. Peers reach pageable host memory with the help of this process, which is slower than a "
-          "window "
-          "of `nbytes`.")
+          "The window keeps it. Peers reach pageable host memory through a thread of this process, which is slower "
+          "than a "
+          "window of `nbytes`; array() and memory() of such a part are None.")
       .def_prop_ro(
           "nbytes", [](const WindowObject& self) { return self.window.bytes(); }, "The size of this rank's part.")
       .def(

@@ -146,7 +146,7 @@ std::string HostProvider::why_not(SharingKind kind) const {
   return kind == SharingKind::same_process ? "" : "host memory is shared as segments";
 }
 Exported HostProvider::share(const std::shared_ptr<Allocation>&, SharingKind) const {
-  throw Error(Code::unsupported, "share", "host memory is shared as segments");
+  throw Error(Code::unsupported, "share", "other processes can't map host memory that HMC didn't allocate");
 }
 std::shared_ptr<Allocation> HostProvider::import(Exported, int) const {
   throw Error(Code::unsupported, "import", "host memory is shared as segments");

@@ -364,7 +364,7 @@ def check_calls(rt, make):
         array.launch(mine(call))
         return array
 
-    with hmc.Window(rt.world, 8 * count) as win, Late():
+    with hmc.Window(rt.world, 8 * count) as win, Late(5_000):
         array = late(1)
         rt.world.allreduce(array)
         assert np.array_equal(array.read(), total(1))
@@ -555,7 +555,8 @@ def test_threads_share_a_buffer():
 
 def test_hamr_examples():
     import hamr
-    assert doctest.testmod(hamr) == (0, 7) or doctest.testmod(hamr).failed == 0
+    done = doctest.testmod(hamr)
+    assert done.failed == 0 and done.attempted >= 6, done
 
 
 def test_hamr_chain_computes_4300():
