@@ -311,7 +311,7 @@ def test_commands():
     with tempfile.TemporaryDirectory() as place:
         program = os.path.join(place, "program.py")
         with open(program, "w", encoding="ascii") as file:
-            file.write("import sys, hmc\nwith hmc.init() as rt:\n    print(f'{rt.rank} {rt.size} {sys.argv[1:]}')\n")
+            file.write("import sys, hmc\nwith hmc.init() as rt:\n    print(f'{rt.rank} {rt.size} {sys.argv[1:]}\\n', end='')\n")
         lines = output(sys.executable, "-m", "hmc.run", "-np", "2", program, "-np", "x").splitlines()
     assert sorted(line.split("] ")[-1] for line in lines) == ["0 2 ['-np', 'x']", "1 2 ['-np', 'x']"], lines
 
