@@ -9,7 +9,7 @@ operation. The adapter is compiled for the installed torch when the first proces
 build`` does it beforehand).
 
 - ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies.
-- ``HMC_TORCH_ALIAS=gloo``: scripts that name the backend "gloo" use HMC. Also "mpi", or both: "gloo,mpi".
+- ``HMC_TORCH_ALIAS=gloo``: scripts that name the backend "gloo" use HMC.
 - A rank that ends is an exception on the other ranks within milliseconds. ``hmc.torch.abort(group)`` ends all operations.
 """
 

@@ -39,7 +39,8 @@ def _at_end_of_child():
     util.Finalize(None, _leave_all, exitpriority=0)
 
 
-def _create(name, options):
+def create_as(name, options):
+    """The backend of a group; `name` is what it says it is."""
     import multiprocessing
 
     module = adapter()
@@ -52,7 +53,7 @@ def _create(name, options):
 def create(options, backend_options=None):
     """The factory of torch.distributed's extended API."""
     del backend_options
-    return _create("hmc", options)
+    return create_as("hmc", options)
 
 
 def register():

@@ -121,7 +121,7 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        std::string name, std::string group_name, std::vector<std::int64_t> ranks)
     : Base(rank, size), name_(std::move(name)) {
 #if TORCH_VERSION_MAJOR >= 2
-  options_ = c10::make_intrusive<Options>(name_, timeout);
+  options_ = c10::make_intrusive<Options>("hmc", timeout);
 #else
   timeout_ = timeout;
 #endif

@@ -34,11 +34,12 @@ using TensorLists = std::vector<std::vector<at::Tensor>>;
 
 class HmcBackend final : public Base {
  public:
-  /// `name`: what getBackendName returns. `ranks`: the global ranks of the group; empty: 0 to size - 1.
+  /// `name`: "hmc" or an alias, for the profiler. `ranks`: the global ranks of the group; empty: 0 to size - 1.
   HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout, std::string name,
              std::string group_name, std::vector<std::int64_t> ranks);
 
-  const std::string getBackendName() const override { return name_; }
+  /// Not an alias: DDP's logger casts a backend named "gloo" to torch's class.
+  const std::string getBackendName() const override { return "hmc"; }
 
   Handle broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) override;
   Handle allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) override;

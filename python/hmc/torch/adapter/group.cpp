@@ -74,6 +74,7 @@ struct Group::State : std::enable_shared_from_this<State> {
   bool worker_sleeps = false;
   bool urgent = false;
   bool leaving = false;
+  std::atomic<bool> failed{false};  ///< the ranks are at different steps, or one has ended: they can't leave together
   Milliseconds current_timeout{0};
   std::optional<Runtime> collectives;
 
@@ -89,6 +90,7 @@ struct Group::State : std::enable_shared_from_this<State> {
 
   void join(Store& store, int size, Milliseconds timeout);
   void require_open() const;
+  void note(const hmc::Error& error) noexcept;
   void execute(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock);
   void start_worker();
   void work();
@@ -154,6 +156,16 @@ void Group::State::require_open() const {
   if (leaving) throw Failure("the process group was destroyed", static_cast<int>(Code::closed), -1);
 }
 
+void Group::State::note(const hmc::Error& error) noexcept {
+  switch (error.code()) {
+    case Code::timeout:
+    case Code::peer_failed:
+    case Code::aborted:
+    case Code::mismatch: failed = true; break;
+    default: break;
+  }
+}
+
 /// With the lock, which it leaves while the operation runs. The caller has set `busy`.
 void Group::State::execute(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock) {
   operation->state = Operation::State::running;
@@ -168,8 +180,9 @@ void Group::State::execute(const std::shared_ptr<Operation>& operation, std::uni
       current_timeout = operation->timeout;
     }
     operation->run(collectives->world());
-  } catch (const hmc::Error& failed) {
-    error = std::make_exception_ptr(as_failure(failed));
+  } catch (const hmc::Error& cause) {
+    note(cause);
+    error = std::make_exception_ptr(as_failure(cause));
   } catch (...) {
     error = std::current_exception();
   }
@@ -312,18 +325,23 @@ void Group::State::close() {
     }
   };
   retired.clear();
-  ignoring_failures([&] {
-    collectives->set_timeout(no_limit);
-    collectives->close();
-  });
+  // Without close() the other ranks' calls fail at once.
+  if (!failed) {
+    ignoring_failures([&] {
+      collectives->set_timeout(no_limit);
+      collectives->close();
+    });
+  }
   {
     const std::lock_guard lock(messages_lock);
     messages_closed = true;
   }
-  ignoring_failures([&] {
-    messages->set_timeout(no_limit);
-    messages->close();
-  });
+  if (!failed) {
+    ignoring_failures([&] {
+      messages->set_timeout(no_limit);
+      messages->close();
+    });
+  }
   {
     const std::lock_guard lock(messages_lock);
     const std::lock_guard last(end);
@@ -434,6 +452,7 @@ bool Group::State::look(const std::shared_ptr<Message>& message, Timeout timeout
     finish(message, nullptr);
   } catch (const hmc::Error& error) {
     if (error.code() == Code::timeout && timeout != Timeout::zero()) return false;
+    note(error);
     finish(message, std::make_exception_ptr(as_failure(error)));
   } catch (const Failure&) {
     finish(message, std::current_exception());

@@ -85,7 +85,9 @@ class Result {
     try {
       std::rethrow_exception(error);
     } catch (const Failure& failed) {
-      const std::string text = std::string(failed.what()) + context;
+      // The words that programs look for in the texts of other backends.
+      const bool timed_out = failed.code == static_cast<int>(Code::timeout);
+      const std::string text = (timed_out ? "hmc: Timed out in " : "hmc: ") + std::string(failed.what()) + context;
       try {
 #if TORCH_VERSION_MAJOR >= 2
         C10_THROW_ERROR(DistBackendError, text);
