@@ -9,6 +9,7 @@ import torch.distributed as dist
 # The seconds for which a process that ends waits for the other ranks, so that they get its last data.
 _exit_timeout_s = 10
 _adapter = None
+_registered = False
 
 
 def adapter():
@@ -58,12 +59,15 @@ def create(options, backend_options=None):
 
 def register():
     """Makes the name "hmc" known; and HMC_TORCH_ALIAS. Repeated calls do nothing."""
-    if not dist.is_available() or "HMC" in dist.Backend._plugins:
+    global _registered
+    if _registered or not dist.is_available():
         return
-    try:
-        dist.Backend.register_backend("hmc", create, extended_api=True, devices=["cpu", "cuda"])
-    except TypeError:  # before 2.1
-        dist.Backend.register_backend("hmc", create, extended_api=True)
+    _registered = True
+    if "HMC" not in dist.Backend._plugins:
+        try:
+            dist.Backend.register_backend("hmc", create, extended_api=True, devices=["cpu", "cuda"])
+        except TypeError:  # before 2.1
+            dist.Backend.register_backend("hmc", create, extended_api=True)
     aliases = [each.strip().lower() for each in os.environ.get("HMC_TORCH_ALIAS", "").split(",") if each.strip()]
     if aliases:
         from hmc.torch import _alias
