@@ -59,7 +59,9 @@ if mode == "hmc-as-mpi":
     def init_process_group(*positional, backend, **named):
         return init(*positional, backend="hmc" if backend == "mpi" else backend, **named)
 
+    backend = dist.get_backend
     dist.init_process_group = init_process_group
+    dist.get_backend = lambda group=None: backend(group).replace("hmc", "mpi")
     dist.distributed_c10d.is_mpi_available = dist.is_mpi_available = lambda: True
 
 from torch.testing._internal.common_distributed import DistTestCases  # noqa: E402

@@ -41,7 +41,7 @@ def empty(*sizes, dtype=None, group=None):
     """
     if len(sizes) == 1 and not isinstance(sizes[0], int):
         sizes = tuple(sizes[0])
-    return _register.adapter().empty(_backend(group), list(sizes), dtype or torch.get_default_dtype())
+    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype))
 
 
 def abort(group=None):

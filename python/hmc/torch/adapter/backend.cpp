@@ -135,7 +135,9 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   context_ += "]";
   try {
     StoreOfTorch over(*store);
-    group_ = std::make_shared<Group>(over, rank, size, timeout);
+    // Rank 0's process serves the store. Torch 1.13 uses it once more when the group is constructed.
+    group_ = std::make_shared<Group>(over, rank, size, timeout,
+                                     std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
   } catch (const Failure& failed) {
     TORCH_CHECK(false, failed.what(), context_);
   }
@@ -582,6 +584,14 @@ std::shared_ptr<TensorMessage> signal(Group& group, bool is_receive, int peer, i
   return message;
 }
 
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failed) {
+    return failed.what();
+  }
+}
+
 std::string list_of(const std::vector<int>& ranks) {
   std::string text;
   for (const int each : ranks) text += (text.empty() ? "" : ", ") + std::to_string(each);
@@ -591,11 +601,8 @@ std::string list_of(const std::vector<int>& ranks) {
 }  // namespace
 
 void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  const Milliseconds timeout = timeout_of(opts.timeout);
+  const Milliseconds timeout = opts.timeout < Milliseconds{0} ? default_timeout() : opts.timeout;
   const Clock::time_point end = Clock::now() + timeout;
-  const auto left = [&] {
-    return std::max(std::chrono::duration_cast<Milliseconds>(end - Clock::now()), Milliseconds{1});
-  };
   if (rank_ != 0) {
     try {
       const auto sent = signal(*group_, false, 0, arrived_tag, timeout);
@@ -614,27 +621,33 @@ void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_al
   }
   std::vector<std::shared_ptr<TensorMessage>> arrivals;
   for (int peer = 1; peer < size_; ++peer) arrivals.push_back(signal(*group_, true, peer, arrived_tag, timeout));
-  std::vector<int> missing;
+  std::vector<int> missing, arrived;
   std::string cause;
-  for (int peer = 1; peer < size_; ++peer) {
-    const auto& arrival = arrivals[static_cast<std::size_t>(peer) - 1];
-    arrival->timeout = left();
-    group_->wait(arrival, Milliseconds{0});
-    try {
-      arrival->rethrow();
-    } catch (const std::exception& error) {
-      missing.push_back(peer);
-      cause = error.what();
-      if (!wait_all_ranks) break;
+  for (const auto& arrival : arrivals) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now());
+    if (left > Milliseconds{0})
+      (void)group_->wait(arrival, left);
+    else if (!group_->test(arrival) && missing.empty())
+      cause = "Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms.";
+    const bool is_complete = arrival->Result::is_complete();
+    group_->cancel(arrival);
+    if (is_complete && arrival->error() == nullptr) {
+      arrived.push_back(arrival->peer);
+      continue;
     }
+    missing.push_back(arrival->peer);
+    if (is_complete) cause = message_of(arrival->error());
+    if (!wait_all_ranks) break;
   }
-  for (const auto& each : arrivals) group_->adopt(each);
-  if (!missing.empty()) {
-    TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing),
-                " failed to pass monitoredBarrier in ", timeout.count(), " ms", context_, "\n Original exception: ",
-                cause);
+  for (const auto& each : arrivals) group_->cancel(each);
+  if (missing.empty()) {
+    for (int peer = 1; peer < size_; ++peer) group_->adopt(signal(*group_, false, peer, released_tag, timeout));
+    return;
   }
-  for (int peer = 1; peer < size_; ++peer) group_->adopt(signal(*group_, false, peer, released_tag, timeout));
+  TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing),
+              " failed to pass monitoredBarrier in ", timeout.count(), " ms", context_, ". ", cause,
+              arrived.empty() ? " No ranks successfully processed in monitoredBarrier."
+                              : " Successfully processed ranks: " + list_of(arrived));
 }
 
 // ---- memory in windows

@@ -61,6 +61,7 @@ KeyValueStore store_over(Team& team) {
 struct Group::State : std::enable_shared_from_this<State> {
   int rank = 0;
   const pid_t process = ::getpid();
+  std::shared_ptr<void> kept;
 
   // ---- collectives
   std::mutex mutex;
@@ -136,9 +137,10 @@ void Group::State::join(Store& store, int size, Milliseconds timeout) {
   current_timeout = timeout;
 }
 
-Group::Group(Store& store, int rank, int size, Milliseconds timeout)
+Group::Group(Store& store, int rank, int size, Milliseconds timeout, std::shared_ptr<void> kept)
     : rank_(rank), size_(size), state_(std::make_shared<State>()) {
   state_->rank = rank;
+  state_->kept = std::move(kept);
   try {
     state_->join(store, size, timeout);
   } catch (const hmc::Error& error) {
@@ -348,6 +350,7 @@ void Group::State::close() {
     messages.reset();
     collectives.reset();
     adopted.clear();  // the others are ended by look()
+    kept.reset();
   }
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -549,6 +552,17 @@ void Group::State::watch_messages() {
 void Group::adopt(std::shared_ptr<Message> message) {
   const std::lock_guard lock(state_->messages_lock);
   if (!message->is_complete) state_->adopted.push_back(std::move(message));
+}
+
+void Group::cancel(const std::shared_ptr<Message>& message) {
+  {
+    const std::lock_guard lock(state_->messages_lock);
+    if (state_->look(message, Timeout::zero())) return;
+    message->request.abandon();
+    state_->finish(message, std::make_exception_ptr(
+                                Failure("the receive was cancelled", static_cast<int>(Code::error), message->peer)));
+  }
+  message->notify();
 }
 
 }  // namespace hmc::torch_adapter

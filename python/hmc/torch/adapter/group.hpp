@@ -88,8 +88,8 @@ struct Message {
 ///    watch() was called, else after a moment, because most callers wait at once.
 class Group {
  public:
-  /// Collective over the group's ranks.
-  Group(Store& store, int rank, int size, Milliseconds timeout);
+  /// Collective over the group's ranks. `kept` is released when all ranks have left.
+  Group(Store& store, int rank, int size, Milliseconds timeout, std::shared_ptr<void> kept);
   /// As leave().
   ~Group();
 
@@ -112,6 +112,9 @@ class Group {
   void watch(std::shared_ptr<Message> message);
   /// Keeps a message that the program dropped until it is complete.
   void adopt(std::shared_ptr<Message> message);
+
+  /// Ends a receive that no message has matched.
+  void cancel(const std::shared_ptr<Message>& message);
 
   /// Frees a window between two collectives.
   void retire(Window window);

@@ -26,8 +26,8 @@ PYBIND11_MODULE(HMC_TORCH_MODULE, module) {
       py::call_guard<py::gil_scoped_release>());
   module.def(
       "empty",
-      [](const c10::intrusive_ptr<Base>& base, const std::vector<std::int64_t>& sizes, at::ScalarType type) {
-        return backend_of(base).empty(sizes, at::TensorOptions().dtype(type));
+      [](const c10::intrusive_ptr<Base>& base, const std::vector<std::int64_t>& sizes, const at::Tensor& like) {
+        return backend_of(base).empty(sizes, like.options());
       },
       py::call_guard<py::gil_scoped_release>());
   module.def("is_hmc", [](const c10::intrusive_ptr<Base>& base) {
