@@ -74,6 +74,8 @@ class HmcBackend final : public Base {
   c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
 #endif
 #if HMC_TORCH_AT_LEAST(2, 14)
+  /// Not with a bound device: torch then expects a call on the ranks that aren't members.
+  bool supportsSplitting() const override { return !getBoundDeviceId(); }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& opts) override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override {
