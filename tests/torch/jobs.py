@@ -44,7 +44,7 @@ def job(ranks, program, *options, status=0, environment=None):
         dist.init_process_group("hmc", timeout=timedelta(seconds=int(os.environ.get("TEST_TIMEOUT", 100))))
         rank, ranks = dist.get_rank(), dist.get_world_size()
         def say(*words):
-            os.write(1, (" ".join(str(each) for each in words) + "\n").encode())  # a line as a whole
+            os.write(1, (" ".join(str(each) for each in words) + "\\n").encode())  # a line as a whole
         """
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
         file.write(textwrap.dedent(text) + textwrap.dedent(program))
