@@ -113,6 +113,24 @@ def test_name_of_another_backend():
         """, environment={"HMC_TORCH_ALIAS": "gloo"})
 
 
+def test_commands_of_the_readme():
+    """The section "Training jobs": its program, with each of its commands."""
+    with open(os.path.join(folder, "..", "..", "README.md"), encoding="utf-8") as file:
+        section = file.read().split("## Training jobs")[1].split("\n## ")[0]
+    commands = [line.split("  #")[0].strip() for line in section.splitlines() if line.startswith("    ") and "train.py" in line]
+    assert len(commands) == 4, commands
+    with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "train.py"), "w", encoding="utf-8") as file:
+            file.write(section.split("```python")[1].split("```")[0] + "import os\nos.write(1, f'trained {loss}\\n'.encode())\n")
+        for command in commands:
+            command = command.replace("torchrun", "python -m torch.distributed.run")  # Debian has no torchrun
+            if old:
+                command = command.replace("--nproc_per_node 2", "--redirects 1 --tee 1 --nproc_per_node 2 -m hmc.torch")
+                command = command.replace("python train.py", "python -m hmc.torch train.py")
+            output = run(["bash", "-c", f"cd {work} && {command}"])
+            assert output.count("trained ") in (2, 4), output
+
+
 # ---- failures
 
 def test_killed_rank():

@@ -1,6 +1,7 @@
 #include "backend.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -20,18 +21,22 @@ constexpr int released_tag = std::numeric_limits<int>::max() - 2;
 
 class StoreOfTorch final : public Store {
  public:
-  explicit StoreOfTorch(c10d::Store& store) : store_(store) {}
+  explicit StoreOfTorch(c10d::Store& store) : store_(store) {
+    // The agent of torchrun may pass the same store to the ranks that it starts again.
+    if (const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) suffix_ += restarts;
+  }
   void set(const char* key, const char* value, std::size_t bytes) override {
-    store_.set(key, std::vector<std::uint8_t>(value, value + bytes));
+    store_.set(key + suffix_, std::vector<std::uint8_t>(value, value + bytes));
   }
   std::vector<char> get(const char* key, Milliseconds timeout) override {
-    store_.wait({key}, timeout);
-    const std::vector<std::uint8_t> value = store_.get(key);
+    if (timeout > Milliseconds{0}) store_.wait({key + suffix_}, timeout);
+    const std::vector<std::uint8_t> value = store_.get(key + suffix_);
     return {value.begin(), value.end()};
   }
 
  private:
   c10d::Store& store_;
+  std::string suffix_ = "/";
 };
 
 template <typename Call> bool is_async(const Call& opts) {
@@ -136,8 +141,8 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   try {
     StoreOfTorch over(*store);
     // Rank 0's process serves the store. Torch 1.13 uses it once more when the group is constructed.
-    group_ = std::make_shared<Group>(over, rank, size, timeout,
-                                     std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
+    group_ =
+        std::make_shared<Group>(over, rank, size, timeout, std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
   } catch (const Failure& failed) {
     TORCH_CHECK(false, failed.what(), context_);
   }
@@ -220,9 +225,8 @@ Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCo
   for (const at::Tensor& each : tensors)
     TORCH_CHECK(each.layout() == c10::kStrided, "hmc: all_reduce_coalesced needs dense tensors");
   const std::size_t bytes = bytes_of(tensors);
-  const bool same = std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& each) {
-    return each.scalar_type() == tensors[0].scalar_type();
-  });
+  const bool same = std::all_of(tensors.begin(), tensors.end(),
+                                [&](const at::Tensor& each) { return each.scalar_type() == tensors[0].scalar_type(); });
   const How how(opts.reduceOp, tensors[0], "all_reduce_coalesced");
   if (same && bytes <= coalesced_bytes && !how.premultiplier) {
     PlainList memory(tensors, Use::in_out, "all_reduce_coalesced");
@@ -272,9 +276,8 @@ Handle HmcBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::
   TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: all_gather needs ", size_,
               " output tensors, one per rank, not ", list.size());
   for (const at::Tensor& each : list) require_same_type(each, input, "all_gather");
-  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].nbytes() == input.nbytes(),
-              "hmc: all_gather: rank ", rank_, "'s output has ", list[static_cast<std::size_t>(rank_)].nbytes(),
-              " bytes, its input ", input.nbytes());
+  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].nbytes() == input.nbytes(), "hmc: all_gather: rank ", rank_,
+              "'s output has ", list[static_cast<std::size_t>(rank_)].nbytes(), " bytes, its input ", input.nbytes());
   Plain in(input, Use::in, "all_gather");
   PlainList out(list, Use::out, "all_gather");
   const std::size_t bytes = out.bytes();
@@ -443,8 +446,7 @@ Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c
                });
 }
 
-Handle HmcBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                        const c10d::ReduceScatterOptions& opts) {
+Handle HmcBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
   Tensors inputs{input}, outputs{output};
   return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
 }
@@ -508,12 +510,12 @@ Handle HmcBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vec
   Plain in(input, Use::in, "all_to_all"), out(output, Use::out, "all_to_all");
   const std::size_t bytes = in.bytes();
   // Always the form with counts: the ranks must make the same call, and one rank may have no splits where others do.
-  return start("all_to_all", c10d::OpType::ALLTOALL_BASE, opts, bytes, {input}, {output},
-               [in = std::move(in), out = std::move(out), sent = std::move(sent),
-                received = std::move(received)](Team& team) {
-                 team.alltoallv(in.data(), sent, {}, out.data(), received, {});
-                 out.store();
-               });
+  return start(
+      "all_to_all", c10d::OpType::ALLTOALL_BASE, opts, bytes, {input}, {output},
+      [in = std::move(in), out = std::move(out), sent = std::move(sent), received = std::move(received)](Team& team) {
+        team.alltoallv(in.data(), sent, {}, out.data(), received, {});
+        out.store();
+      });
 }
 
 Handle HmcBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
@@ -536,8 +538,7 @@ Handle HmcBackend::barrier(const c10d::BarrierOptions& opts) {
 
 // ---- messages
 
-Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name,
-                           c10d::OpType type) {
+Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type) {
   const at::Tensor& tensor = single(tensors, name);
   TORCH_CHECK(tag >= 0 && tag < released_tag, "hmc: ", name, ": the tag ", tag, " is negative or too large");
   auto message = std::make_shared<TensorMessage>();
@@ -644,8 +645,8 @@ void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_al
     for (int peer = 1; peer < size_; ++peer) group_->adopt(signal(*group_, false, peer, released_tag, timeout));
     return;
   }
-  TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing),
-              " failed to pass monitoredBarrier in ", timeout.count(), " ms", context_, ". ", cause,
+  TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing), " failed to pass monitoredBarrier in ",
+              timeout.count(), " ms", context_, ". ", cause,
               arrived.empty() ? " No ranks successfully processed in monitoredBarrier."
                               : " Successfully processed ranks: " + list_of(arrived));
 }

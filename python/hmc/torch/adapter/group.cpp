@@ -14,17 +14,15 @@ namespace hmc::torch_adapter {
 
 namespace {
 
-// The worker executes a small operation if nobody has waited for it for this time. While operations are posted, it looks
-// that often without being notified, because a notification costs the caller more than a small operation.
+// The worker executes a small operation if nobody has waited for it for this time. While operations are posted, it
+// looks that often without being notified, because a notification costs the caller more than a small operation.
 constexpr std::chrono::microseconds worker_delay{200};
 constexpr std::chrono::milliseconds worker_dozes{50};
 // A thread that waits for a message leaves the lock that often.
 constexpr std::chrono::milliseconds message_slice{2};
 constexpr std::chrono::nanoseconds no_limit{std::chrono::seconds{100'000'000}};
 
-Failure as_failure(const hmc::Error& error) {
-  return {error.what(), static_cast<int>(error.code()), error.peer()};
-}
+Failure as_failure(const hmc::Error& error) { return {error.what(), static_cast<int>(error.code()), error.peer()}; }
 
 /// The threads get the lock in the order of their calls.
 class FairMutex {
@@ -50,7 +48,7 @@ KeyValueStore store_over(Team& team) {
     team.broadcast(text->data(), text->size(), 0);
   };
   store.get = [&team, text](const std::string& /*key*/, Timeout /*timeout*/) {
-    team.broadcast(text->data(), text->size(), 0);
+    if (text->front() == 0) team.broadcast(text->data(), text->size(), 0);
     return std::string(text->data());
   };
   return store;
@@ -420,8 +418,7 @@ void Group::abort_all(const char* why) noexcept {
 
 /// With messages_lock.
 void Group::State::begin(const std::shared_ptr<Message>& message) {
-  if (messages_closed)
-    throw Failure("the process group was destroyed", static_cast<int>(Code::closed), message->peer);
+  if (messages_closed) throw Failure("the process group was destroyed", static_cast<int>(Code::closed), message->peer);
   sweep();
 }
 
@@ -515,8 +512,8 @@ bool Group::wait(const std::shared_ptr<Message>& message, Milliseconds timeout) 
     const std::string peer = message->peer >= 0 ? "rank " + std::to_string(message->peer) : "any rank";
     const std::string text = std::string(message->name) + ": rank " + std::to_string(rank_) + " waited " +
                              std::to_string(limit.count()) + " ms for " + peer + ", the timeout";
-    state_->finish(message, std::make_exception_ptr(
-                                Failure(text.c_str(), static_cast<int>(Code::timeout), message->peer)));
+    state_->finish(message,
+                   std::make_exception_ptr(Failure(text.c_str(), static_cast<int>(Code::timeout), message->peer)));
     done = true;
   }
   message->notify();

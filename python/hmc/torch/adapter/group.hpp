@@ -35,7 +35,8 @@ class Store {
 
 /// A failed operation. `code` is an hmc::Code, `peer` a rank of the group or -1.
 struct Failure : std::runtime_error {
-  Failure(const char* text, int with_code, int with_peer) : std::runtime_error(text), code(with_code), peer(with_peer) {}
+  Failure(const char* text, int with_code, int with_peer)
+      : std::runtime_error(text), code(with_code), peer(with_peer) {}
   int code;
   int peer;
 };
@@ -84,7 +85,8 @@ struct Message {
 ///
 /// Who executes a collective:
 ///  - run(): the caller, if no earlier collective is in progress.
-///  - post(): a thread that waits for it, or the worker thread. The worker begins at once if the operation is large or if
+///  - post(): a thread that waits for it, or the worker thread. The worker begins at once if the operation is large or
+///  if
 ///    watch() was called, else after a moment, because most callers wait at once.
 class Group {
  public:
@@ -119,7 +121,8 @@ class Group {
   /// Frees a window between two collectives.
   void retire(Window window);
 
-  /// Leaves the group without waiting: the worker closes the Runtimes once all ranks have left. Calls fail from then on.
+  /// Leaves the group without waiting: the worker closes the Runtimes once all ranks have left. Calls fail from then
+  /// on.
   void leave() noexcept;
   /// Ends all operations, here and on the other ranks.
   void abort(const char* why) noexcept;

@@ -30,9 +30,8 @@ PYBIND11_MODULE(HMC_TORCH_MODULE, module) {
         return backend_of(base).empty(sizes, like.options());
       },
       py::call_guard<py::gil_scoped_release>());
-  module.def("is_hmc", [](const c10::intrusive_ptr<Base>& base) {
-    return dynamic_cast<HmcBackend*>(base.get()) != nullptr;
-  });
+  module.def("is_hmc",
+             [](const c10::intrusive_ptr<Base>& base) { return dynamic_cast<HmcBackend*>(base.get()) != nullptr; });
   module.def(
       "abort", [](const c10::intrusive_ptr<Base>& base) { backend_of(base).group()->abort("abort was called"); },
       py::call_guard<py::gil_scoped_release>());

@@ -116,7 +116,7 @@ struct How {
 /// True if the tensor's elements are in row-major order in host memory without gaps, as they are.
 inline bool is_plain(const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.is_contiguous() && !tensor.is_conj() &&
-      !tensor.is_neg();
+         !tensor.is_neg();
 }
 
 /// The stream on which the caller uses a device's tensor. The worker copies results in its order.
