@@ -52,8 +52,9 @@ Runtime Runtime::init() {
   return Runtime(std::make_unique<job::JobCore>(std::move(bootstrap), env));
 }
 
-Runtime Runtime::init(const KeyValueStore& store, int rank, int size) {
-  const base::Env env = base::Env::from_process();
+Runtime Runtime::init(const KeyValueStore& store, int rank, int size, Timeout timeout) {
+  base::Env env = base::Env::from_process();
+  if (timeout != job_timeout) env.timeout = timeout;
   warn_of_misspelt_names(env);
   return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env));
 }
@@ -108,6 +109,11 @@ Counters Runtime::counters() const {
   return counters;
 }
 Timeout Runtime::timeout() const noexcept { return core_ != nullptr ? core_->fabric().timeout : Timeout::zero(); }
+
+void Runtime::set_timeout(Timeout timeout) {
+  if (timeout < Timeout::zero()) throw Error(Code::invalid_argument, "Runtime::set_timeout", "the timeout is negative");
+  core().fabric().timeout = timeout;
+}
 
 void Runtime::abort(int exit_code, const std::string& text) noexcept {
   if (core_ != nullptr) core_->abort(exit_code, text);

@@ -103,7 +103,7 @@ std::vector<std::string> command_for(const std::string& host, const Options& opt
 Environment passed_variables(const Options& options, const Environment& environment) {
   Environment passed;
   for (const std::string& entry : environment)
-    if (entry.starts_with("HMC_") || entry.starts_with("UCX_")) passed.push_back(entry);
+    if (entry.starts_with("HMC_") || entry.starts_with("UCX_") || entry.starts_with("MASTER_")) passed.push_back(entry);
   for (const std::string& setting : options.env) {
     const std::string name = setting.substr(0, setting.find('='));
     if (const char* const value = value_of(environment, name)) set(passed, name, value);

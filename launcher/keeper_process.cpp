@@ -206,9 +206,10 @@ void KeeperProcess::launch(const char* store, int first, int last) {
   std::vector<char*> envp;
   for (const std::string& entry : plan_.common) envp.push_back(const_cast<char*>(entry.c_str()));
   envp.push_back(store_entry.data());
-  envp.insert(envp.end(), 3, nullptr);  // HMC_RANK, HMC_NODE and the final null
+  const std::size_t common = envp.size();
 
   for (int rank = first; rank < last; ++rank) {
+    envp.resize(common);
     const SpawnResult result = launch_one(rank, argv, envp);
     if (result.error == 0) {
       ranks_[static_cast<std::size_t>(rank)] = result.pid;
@@ -230,10 +231,9 @@ void KeeperProcess::launch(const char* store, int first, int last) {
 SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp) {
   const Place& place = plan_.places[static_cast<std::size_t>(rank)];
   RankStreams& streams = streams_.ranks[static_cast<std::size_t>(rank)];
-  std::string rank_entry = fmt::format("HMC_RANK={}", plan_.options.number(rank));
-  std::string node_entry = fmt::format("HMC_NODE={}", plan_.label(place.node));
-  envp[envp.size() - 3] = rank_entry.data();
-  envp[envp.size() - 2] = node_entry.data();
+  Environment variables = plan_.rank_variables(rank);
+  for (std::string& each : variables) envp.push_back(each.data());
+  envp.push_back(nullptr);
 
   const base::UniqueFd out_file = open_output_file(streams.out_file);
   if (!streams.out_file.empty() && !out_file) return {-1, errno, "open its stdout"};

@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -122,6 +123,12 @@ std::string describe_hosts(const std::vector<HostRanks>& hosts) {
   return text;
 }
 
+const std::string& host_of_rank_0(const std::vector<HostRanks>& hosts) {
+  for (const HostRanks& each : hosts)
+    if (std::find(each.numbers.begin(), each.numbers.end(), 0) != each.numbers.end()) return each.host;
+  return hosts.front().host;
+}
+
 int run(int argc, char** argv) {
   fill_standard_descriptors();
   if (argc == 2 && std::strcmp(argv[1], "--part") == 0) return run_part(title_area(argc, argv));
@@ -136,9 +143,11 @@ int run(int argc, char** argv) {
     const std::vector<HostRanks> ranks = assign_ranks(hosts, options);
     for (const std::string& warning : warnings) print_text(warning);
     if (options.dry_run) return print_to_stdout(describe_hosts(ranks)), 0;
-    adopt(environment);
+    Environment with_master = environment;
+    set_master(with_master, host_of_rank_0(ranks));
+    adopt(with_master);
     const base::UniqueFd signals = take_signals(true);
-    return run_on_hosts(options, ranks, environment, signals.get());
+    return run_on_hosts(options, ranks, with_master, signals.get());
   }
   if (options.ranks == 0) throw UsageError("-np is missing: give the number of ranks");
   JobPlan plan = make_plan(std::move(options), environ);

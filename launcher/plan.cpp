@@ -11,6 +11,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/socket.hpp"
 #include "launcher/report.hpp"
 
 namespace hmc::launcher {
@@ -63,8 +64,9 @@ std::string find_program(const std::string& name, const std::string& path) {
 namespace {
 
 /// The variables that identify a rank. hmcrun sets them, and a nested job must not inherit them.
-constexpr std::array<std::string_view, 6> ours{"HMC_RANK",   "HMC_SIZE", "HMC_STORE",
-                                               "HMC_SECRET", "HMC_NODE", "HMC_LAUNCHER"};
+constexpr std::array<std::string_view, 10> ours{
+    "HMC_RANK", "HMC_SIZE",     "HMC_STORE",  "HMC_SECRET", "HMC_NODE",
+    "RANK",     "HMC_LAUNCHER", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
 bool is_ours(std::string_view name) { return std::find(ours.begin(), ours.end(), name) != ours.end(); }
 
@@ -110,6 +112,15 @@ Environment common_environment(const char* const* parent, const std::vector<std:
   return environment;
 }
 
+void set_master(Environment& environment, const std::string& host) {
+  if (value_of(environment, "MASTER_ADDR") == nullptr)
+    set(environment, "MASTER_ADDR", host.substr(host.rfind('@') + 1));  // without "user@"
+  if (value_of(environment, "MASTER_PORT") != nullptr) return;
+  const base::UniqueFd listener = bootstrap::listen_tcp(":0");
+  const std::string address = bootstrap::address_of(listener.get());
+  set(environment, "MASTER_PORT", address.substr(address.rfind(':') + 1));
+}
+
 namespace {
 
 /// The cores of the NUMA nodes in turn: the first of each node, then the second of each.
@@ -140,11 +151,14 @@ int node_of(int rank, int ranks, int nodes) noexcept {
 
 std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout* layout) {
   std::vector<Place> places(static_cast<std::size_t>(options.ranks));
+  std::vector<int> sizes(static_cast<std::size_t>(options.nodes));
   for (int rank = 0; rank < options.ranks; ++rank) {
     Place& place = places[static_cast<std::size_t>(rank)];
     place.node = options.map_by == MapBy::node ? rank % options.nodes : node_of(rank, options.ranks, options.nodes);
+    place.local_rank = sizes[static_cast<std::size_t>(place.node)]++;
     if (options.bind_to != BindTo::none && layout != nullptr) place.cpus = cpus_of(rank, options, *layout);
   }
+  for (Place& place : places) place.local_size = sizes[static_cast<std::size_t>(place.node)];
   return places;
 }
 
@@ -187,6 +201,8 @@ JobPlan make_plan(Options options, const char* const* parent_environment) {
   plan.common = common_environment(parent_environment, plan.options.env, plan.warnings);
   set(plan.common, "HMC_SIZE", std::to_string(plan.options.size()));
   set(plan.common, "HMC_LAUNCHER", "hmcrun");
+  set(plan.common, "WORLD_SIZE", std::to_string(plan.options.size()));
+  set_master(plan.common, "127.0.0.1");
   const char* const path = value_of(plan.common, "PATH");
   plan.program = find_program(plan.options.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
   if (plan.options.bind_to != BindTo::none || plan.options.map_by == MapBy::numa) plan.layout = load_layout();
@@ -199,6 +215,14 @@ JobPlan make_plan(Options options, const char* const* parent_environment) {
 }
 
 std::string JobPlan::label(int node) const { return host.empty() ? fmt::format("node{}", node) : host; }
+
+Environment JobPlan::rank_variables(int index) const {
+  const Place& place = places[static_cast<std::size_t>(index)];
+  const int number = options.number(index);
+  return {fmt::format("HMC_RANK={}", number), fmt::format("HMC_NODE={}", label(place.node)),
+          fmt::format("RANK={}", number), fmt::format("LOCAL_RANK={}", place.local_rank),
+          fmt::format("LOCAL_WORLD_SIZE={}", place.local_size)};
+}
 
 int JobPlan::index_of(int number) const {
   if (options.numbers.empty()) return number < options.ranks ? number : -1;
@@ -220,6 +244,7 @@ std::string describe_plan(const JobPlan& plan) {
   }
   text += fmt::format("for all: HMC_SIZE={} HMC_LAUNCHER=hmcrun HMC_STORE=(set at start) HMC_SECRET=(set at start)\n",
                       plan.options.ranks);
+  text += "for torch: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT\n";
   for (const std::string& setting : plan.options.env) {
     const std::string name = setting.substr(0, setting.find('='));
     if (const char* value = value_of(plan.common, name)) text += fmt::format("  {}={}\n", name, quoted(value));

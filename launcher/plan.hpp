@@ -27,8 +27,14 @@ void set(Environment& environment, std::string_view name, std::string_view value
 Environment common_environment(const char* const* parent, const std::vector<std::string>& settings,
                                std::vector<std::string>& warnings);
 
+/// Sets MASTER_ADDR and MASTER_PORT, by which the ranks of torch.distributed find each other, unless the user has. The
+/// port is free on this machine.
+void set_master(Environment& environment, const std::string& host);
+
 struct Place {
   int node = 0;
+  int local_rank = 0;  ///< on its node
+  int local_size = 1;
   topology::CpuSet cpus;  ///< empty: not bound
 };
 
@@ -57,6 +63,8 @@ struct JobPlan {
   bool is_part() const { return !host.empty(); }
   std::string label(int node) const;  ///< HMC_NODE of the ranks on a node
   int index_of(int number) const;     ///< of the rank with this number in the job; -1: not on this machine
+  /// The variables that differ by rank: HMC's, and those of torch's env:// method.
+  Environment rank_variables(int index) const;
 };
 
 /// Throws LaunchError, with 127 or 126 when the program can't be run.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <hmc/error.hpp>
@@ -135,11 +136,39 @@ class StoreExchange final : public RecordExchange {
                   "is each rank started once? A further Runtime needs a store with another prefix");
   }
   void publish(const std::string& record, Deadline /*deadline*/) override { store_.set("hmc/0/record", record); }
-  std::string fetch(Deadline deadline) override { return store_.get("hmc/0/record", deadline.left()); }
+  std::string fetch(Deadline deadline) override { return fetched_ = store_.get("hmc/0/record", deadline.left()); }
+  /// The record of an earlier job with this store's keys may be in the store until rank 0 replaces it.
+  bool has_changed() const { return !fetched_.empty() && store_.get("hmc/0/record", Timeout{0}) != fetched_; }
 
  private:
   const KeyValueStore& store_;
+  std::string fetched_;
 };
+
+struct RecordChanged {};
+
+/// Ranks other than 0: joins again whenever rank 0 publishes another record.
+std::unique_ptr<Bootstrap> join_latest(StoreExchange& exchange, Member member, const base::Env& env,
+                                       Deadline deadline) {
+  member.check = [&] {
+    if (exchange.has_changed()) throw RecordChanged{};
+  };
+  for (;;) {
+    try {
+      return join_over(exchange, member, env, deadline);
+    } catch (const RecordChanged&) {
+    } catch (const Error& error) {
+      // A job that has ended, or another program on its port. Its successor's record may not be there yet.
+      if (error.code() == Code::timeout || error.code() == Code::invalid_config) throw;
+      const Deadline soon =
+          Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(5)));
+      while (!exchange.has_changed()) {
+        if (soon.expired()) throw;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    }
+  }
+}
 
 }  // namespace
 
@@ -149,8 +178,9 @@ std::unique_ptr<Bootstrap> join_over(const KeyValueStore& store, int rank, int s
   if (size < 1 || rank < 0 || rank >= size)
     throw Error(Code::invalid_argument, "Runtime::init", fmt::format("there is no rank {} of {}", rank, size));
   StoreExchange exchange(store, rank);
-  return join_over(exchange, {rank, size, "a key-value store", false}, env,
-                   Deadline::after(env.timeout_or(base::Env::start_timeout)));
+  const Member member{rank, size, "a key-value store", false};
+  const Deadline deadline = Deadline::after(env.timeout_or(base::Env::start_timeout));
+  return rank == 0 ? join_over(exchange, member, env, deadline) : join_latest(exchange, member, env, deadline);
 }
 
 }  // namespace hmc::bootstrap

@@ -62,7 +62,8 @@ class HMC_API Runtime {
   static Runtime init();
   /// Collective over `size` ranks, each started in any way. The ranks find each other through the store. One store
   /// serves one Runtime per rank; use another prefix of the keys for each further Runtime.
-  static Runtime init(const KeyValueStore& store, int rank, int size);
+  /// `timeout` is the deadline of this call, and the Runtime's timeout(); job_timeout: HMC_TIMEOUT_S.
+  static Runtime init(const KeyValueStore& store, int rank, int size, Timeout timeout = job_timeout);
 
   Runtime(Runtime&&) noexcept;
   Runtime& operator=(Runtime&&) noexcept;
@@ -87,6 +88,8 @@ class HMC_API Runtime {
   std::string launcher() const;
   Counters counters() const;
   Timeout timeout() const noexcept;  ///< the value of job_timeout
+  /// Changes timeout() for this rank's later calls on this Runtime. Ranks may have different timeouts. Not negative.
+  void set_timeout(Timeout timeout);
 
   /// Aborts the job: on every rank the current or next call throws Error{aborted} with this text. The launcher ends the
   /// processes. The launcher's exit status is `exit_code`, or 1 if `exit_code` is 0.

@@ -1,0 +1,49 @@
+"""HMC as a backend of torch.distributed.
+
+>>> import torch.distributed as dist
+>>> import hmc.torch                          # torch 2.5 and newer find the backend without this import
+>>> dist.init_process_group("hmc")            # under hmcrun, torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+
+All operations of torch.distributed work, on tensors in host memory. Tensors of devices are copied to host memory for each
+operation. The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
+build`` does it beforehand).
+
+- ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies.
+- ``HMC_TORCH_ALIAS=gloo``: scripts that name the backend "gloo" use HMC.
+- A rank that ends is an exception on the other ranks within milliseconds. ``hmc.torch.abort(group)`` ends all operations.
+"""
+
+import torch
+import torch.distributed as _dist
+
+from hmc.torch import _register
+
+__all__ = ["abort", "empty", "is_hmc"]
+
+_register.register()
+
+
+def _backend(group, device="cpu"):
+    """The C++ object of a group's backend."""
+    group = group or _dist.distributed_c10d._get_default_group()
+    return group._get_backend(torch.device(device)) if hasattr(group, "_get_backend") else group
+
+
+def is_hmc(group=None):
+    """True if the group's backend for tensors on the CPU is HMC."""
+    return _register.adapter().is_hmc(_backend(group))
+
+
+def empty(*sizes, dtype=None, group=None):
+    """A tensor on the CPU, not initialized except to zero, in a window of the group: a collective call.
+
+    Collectives of the group use the memory of all ranks directly, without copies. The tensor may outlive the group.
+    """
+    if len(sizes) == 1 and not isinstance(sizes[0], int):
+        sizes = tuple(sizes[0])
+    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype))
+
+
+def abort(group=None):
+    """Ends all operations of the group, on all ranks, with an exception. Later calls of the group fail."""
+    _register.adapter().abort(_backend(group))

@@ -1,0 +1,152 @@
+"""Compiles the adapter for the installed torch, once: the result is cached by torch, Python, compiler and sources."""
+
+import fcntl
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+
+_package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_folder = os.path.join(_package, "torch", "adapter")
+_torch_sources = ("module.cpp", "backend.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
+_plain_sources = ("group.cpp", "group.hpp")
+
+
+class BuildError(RuntimeError):
+    """The adapter can't be compiled on this machine."""
+
+
+def _library():
+    """libhmc of this package: the one that hmc._core uses."""
+    folder = os.environ.get("HMC_TORCH_LIB") or os.path.join(_package, "lib")
+    names = sorted(name for name in os.listdir(folder) if name.startswith("libhmc") and ".so" in name)
+    if not names:
+        raise BuildError(f"{folder} has no libhmc.so")
+    return os.path.join(folder, names[0])
+
+
+def _compiler():
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        path = shutil.which(shlex.split(name)[0])
+        if path:
+            return [path, *shlex.split(name)[1:]]
+    raise BuildError(f"no C++20 compiler: {wanted or 'g++, c++ and clang++'} not found; install g++ 11 or newer, or set CXX")
+
+
+def _text(command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _cache():
+    folders = [os.environ.get("HMC_TORCH_CACHE"),
+               os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hmc", "torch"),
+               os.path.join(tempfile.gettempdir(), f"hmc-torch-{os.getuid()}")]
+    for folder in filter(None, folders):
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.getuid():
+                return folder
+        except OSError:
+            pass
+    raise BuildError(f"no folder to write the compiled adapter to: tried {', '.join(filter(None, folders))}; set HMC_TORCH_CACHE")
+
+
+def _commands(compiler, target):
+    """The two compile commands and the link command. Only the first includes torch."""
+    import torch
+
+    python_headers = sysconfig.get_paths()["include"]
+    if not os.path.exists(os.path.join(python_headers, "Python.h")):
+        raise BuildError(f"Python's headers aren't in {python_headers}; install python3-dev")
+    folder = os.path.dirname(os.path.abspath(torch.__file__))
+    torch_headers = [os.path.join(folder, "include"), os.path.join(folder, "include/torch/csrc/api/include")]
+    if not any(os.path.exists(os.path.join(each, "torch", "csrc", "distributed", "c10d", "Work.hpp")) for each in torch_headers):
+        raise BuildError(f"torch's headers aren't in {torch_headers[0]}; with Debian's torch install libtorch-dev")
+    bundled = os.path.join(torch_headers[0], "pybind11")
+    if not os.path.exists(bundled) and not os.path.exists("/usr/include/pybind11"):
+        raise BuildError("pybind11's headers are missing; with Debian's torch install pybind11-dev")
+    defines = []
+    for name in ("COMPILER_TYPE", "STDLIB", "BUILD_ABI"):
+        value = getattr(torch._C, f"_PYBIND11_{name}", None)
+        if value:
+            defines.append(f'-DPYBIND11_{name}="{value}"')
+    include = os.environ.get("HMC_TORCH_INCLUDE") or os.path.join(_package, "include")
+    common = [*compiler, "-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-c", f"-I{include}"]
+    objects = [os.path.join(target, "module.o"), os.path.join(target, "group.o")]
+    with_torch = [*common, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-DHMC_TORCH_MODULE=_adapter",
+                  *defines, f"-I{python_headers}",
+                  *(part for each in torch_headers for part in ("-isystem", each)),
+                  os.path.join(_folder, "module.cpp"), "-o", objects[0]]
+    without = [*common, os.path.join(_folder, "group.cpp"), "-o", objects[1]]
+    library = _library()
+    link = [*compiler, "-shared", *objects, "-o", os.path.join(target, "_adapter.so"), library,
+            f"-Wl,-rpath,{os.path.dirname(library)}", f"-L{os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), 'lib')}",
+            "-ltorch_python", "-ltorch_cpu", "-lc10", "-pthread"]
+    return [with_torch, without], link
+
+
+def _key(compiler):
+    import torch
+
+    parts = [torch.__version__, str(torch.version.git_version), os.path.dirname(torch.__file__), sys.implementation.cache_tag,
+             sysconfig.get_config_var("SOABI") or "", _text([*compiler, "--version"]).splitlines()[0], _library(),
+             str(os.stat(_library()).st_mtime_ns)]
+    for name in (*_torch_sources, *_plain_sources):
+        with open(os.path.join(_folder, name), encoding="utf-8") as file:
+            parts.append(file.read())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def _run(commands):
+    """At the same time. BuildError with the output of the first that fails."""
+    started = [subprocess.Popen(each, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in commands]
+    outputs = [each.communicate()[0] for each in started]
+    for command, process, output in zip(commands, started, outputs):
+        if process.returncode != 0:
+            raise BuildError(f"the adapter for torch can't be compiled:\n{shlex.join(command)}\n{output}")
+
+
+def _compile(compiler, path):
+    import torch
+
+    start = time.monotonic()
+    # One line, on the rank that compiles; the others wait for the lock.
+    print(f"hmc.torch: compiling the adapter for torch {torch.__version__} (once, about 30 s)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as target:
+        commands, link = _commands(compiler, target)
+        _run(commands)
+        _run([link])
+        os.rename(os.path.join(target, "_adapter.so"), path)
+    print(f"hmc.torch: compiled in {time.monotonic() - start:.0f} s: {path}", file=sys.stderr, flush=True)
+
+
+def path():
+    """The compiled adapter; compiles it if necessary."""
+    compiler = _compiler()
+    file = os.path.join(_cache(), f"adapter-{_key(compiler)}.so")
+    if not os.path.exists(file):
+        with open(file + ".lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.path.exists(file):
+                _compile(compiler, file)
+    return file
+
+
+def load():
+    """The adapter's module."""
+    import torch  # noqa: F401: loads the libraries that the adapter needs
+
+    file = path()
+    loader = importlib.machinery.ExtensionFileLoader("hmc.torch._adapter", file)
+    spec = importlib.util.spec_from_file_location("hmc.torch._adapter", file, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

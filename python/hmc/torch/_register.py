@@ -1,0 +1,76 @@
+"""Registers the backend in torch.distributed, and ends its groups at the end of the process."""
+
+import atexit
+import os
+import sys
+
+import torch.distributed as dist
+
+# The seconds for which a process that ends waits for the other ranks, so that they get its last data.
+_exit_timeout_s = 10
+_adapter = None
+_registered = False
+
+
+def adapter():
+    """The compiled module."""
+    global _adapter
+    if _adapter is None:
+        from hmc.torch import _build
+
+        _adapter = _build.load()
+        atexit.register(_leave_all)
+    return _adapter
+
+
+def _leave_all():
+    """At the end of the process. After an uncaught exception the other ranks must not wait."""
+    if hasattr(sys, "last_type") or hasattr(sys, "last_exc"):
+        _adapter.abort_all("a rank ends because of an exception")
+    _adapter.leave_all(int(1000 * float(os.environ.get("HMC_TORCH_EXIT_S", _exit_timeout_s))))
+    if _adapter.open_groups():
+        _adapter.abort_all("a rank has ended")
+        _adapter.leave_all(1000)
+
+
+def _at_end_of_child():
+    """A child of multiprocessing doesn't run atexit's functions if it was forked."""
+    from multiprocessing import util
+
+    util.Finalize(None, _leave_all, exitpriority=0)
+
+
+def create_as(name, options):
+    """The backend of a group; `name` is what it says it is."""
+    import multiprocessing
+
+    module = adapter()
+    if multiprocessing.parent_process() is not None:
+        _at_end_of_child()
+    return module.create(options.store, options.group_rank, options.group_size, int(options.timeout.total_seconds() * 1000), name,
+                         str(options.group_id), [int(each) for each in options.global_ranks_in_group])
+
+
+def create(options, backend_options=None):
+    """The factory of torch.distributed's extended API."""
+    del backend_options
+    return create_as("hmc", options)
+
+
+def register():
+    """Makes the name "hmc" known; and HMC_TORCH_ALIAS. Repeated calls do nothing."""
+    global _registered
+    if _registered or not dist.is_available():
+        return
+    _registered = True
+    if "HMC" not in dist.Backend._plugins:
+        try:
+            dist.Backend.register_backend("hmc", create, extended_api=True, devices=["cpu", "cuda"])
+        except TypeError:  # before 2.1
+            dist.Backend.register_backend("hmc", create, extended_api=True)
+    aliases = [each.strip().lower() for each in os.environ.get("HMC_TORCH_ALIAS", "").split(",") if each.strip()]
+    if aliases:
+        from hmc.torch import _alias
+
+        for each in aliases:
+            _alias.install(each)

@@ -1,0 +1,683 @@
+#include "backend.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+
+#include <hmc/team.hpp>
+
+namespace hmc::torch_adapter {
+
+namespace {
+
+// From this size on the worker begins an asynchronous operation at once.
+constexpr std::size_t large_bytes = 64 << 10;
+// Coalesced tensors of up to this size in total are copied into one buffer.
+constexpr std::size_t coalesced_bytes = 1 << 20;
+// Messages of monitoredBarrier. Programs' tags are smaller.
+constexpr int arrived_tag = std::numeric_limits<int>::max() - 1;
+constexpr int released_tag = std::numeric_limits<int>::max() - 2;
+
+class StoreOfTorch final : public Store {
+ public:
+  explicit StoreOfTorch(c10d::Store& store) : store_(store) {
+    // The agent of torchrun may pass the same store to the ranks that it starts again.
+    if (const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT")) suffix_ += restarts;
+  }
+  void set(const char* key, const char* value, std::size_t bytes) override {
+    store_.set(key + suffix_, std::vector<std::uint8_t>(value, value + bytes));
+  }
+  std::vector<char> get(const char* key, Milliseconds timeout) override {
+    if (timeout > Milliseconds{0}) store_.wait({key + suffix_}, timeout);
+    const std::vector<std::uint8_t> value = store_.get(key + suffix_);
+    return {value.begin(), value.end()};
+  }
+
+ private:
+  c10d::Store& store_;
+  std::string suffix_ = "/";
+};
+
+template <typename Call> bool is_async(const Call& opts) {
+  if constexpr (requires { opts.asyncOp; })
+    return opts.asyncOp;
+  else
+    return true;
+}
+
+at::Tensor& single(Tensors& tensors, const char* operation) {
+  TORCH_CHECK(tensors.size() == 1, "hmc: ", operation, " needs one tensor per rank, not ", tensors.size());
+  return tensors[0];
+}
+const Tensors& single(const TensorLists& lists, const char* operation) {
+  TORCH_CHECK(lists.size() == 1, "hmc: ", operation, " needs one list of tensors per rank, not ", lists.size());
+  return lists[0];
+}
+
+void require_same_type(const at::Tensor& a, const at::Tensor& b, const char* operation) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "hmc: ", operation, ": the input's type is ", b.scalar_type(),
+              ", the output's ", a.scalar_type());
+}
+
+bool are_equal(const std::vector<std::size_t>& sizes) {
+  return std::all_of(sizes.begin(), sizes.end(), [&](std::size_t each) { return each == sizes[0]; });
+}
+
+std::size_t bytes_of(const Tensors& tensors) {
+  return std::accumulate(tensors.begin(), tensors.end(), std::size_t{0},
+                         [](std::size_t sum, const at::Tensor& each) { return sum + each.nbytes(); });
+}
+
+/// In place: the memory has this rank's contribution.
+void allreduce_plain(Team& team, const Plain& memory, const How& how) {
+  if (memory.tensor().numel() == 0) return;
+  const void* in = memory.data();
+  at::Tensor scaled;
+  if (how.premultiplier) {
+    scaled = how.premultiplied(memory.tensor());
+    in = scaled.data_ptr();
+  }
+  team.allreduce(in, memory.data(), how.count(memory.tensor()), how.element.type, how.op);
+}
+
+void reduce_scatter_plain(Team& team, const void* in, const at::Tensor& output, const at::Tensor& input,
+                          const How& how) {
+  at::Tensor scaled;
+  if (how.premultiplier) {
+    scaled = how.premultiplied(input);
+    in = scaled.data_ptr();
+  }
+  team.reduce_scatter(in, output.data_ptr(), how.count(output), how.element.type, how.op);
+}
+
+/// Sum of sparse tensors: all ranks get all indices and values.
+void allreduce_sparse_tensor(Team& team, const at::Tensor& tensor) {
+  const at::AutoDispatchBelowADInplaceOrView raw;
+  const at::Tensor mine = tensor.coalesce();
+  const at::Tensor indices = mine.indices().t().contiguous();  // one row per value, so that blocks of ranks follow
+  const at::Tensor values = mine.values().contiguous();
+  const auto ranks = static_cast<std::size_t>(team.size());
+  const std::int64_t count = mine._nnz();
+  std::vector<std::int64_t> all(ranks);
+  team.allgather(&count, all.data(), sizeof count);
+  std::vector<std::size_t> counts(all.begin(), all.end());
+  const std::int64_t total = std::accumulate(all.begin(), all.end(), std::int64_t{0});
+  at::Tensor all_indices = at::empty({total, mine.sparse_dim()}, indices.options());
+  std::vector<std::int64_t> sizes = values.sizes().vec();
+  sizes[0] = total;
+  at::Tensor all_values = at::empty(sizes, values.options());
+  std::size_t value_bytes = values.element_size();
+  for (std::size_t i = 1; i < sizes.size(); ++i) value_bytes *= static_cast<std::size_t>(sizes[i]);
+  const std::size_t index_bytes = static_cast<std::size_t>(mine.sparse_dim()) * sizeof(std::int64_t);
+  if (total != 0 && index_bytes != 0)
+    team.allgatherv(indices.data_ptr(), all_indices.data_ptr(), counts, {}, index_bytes);
+  if (total != 0 && value_bytes != 0)
+    team.allgatherv(values.data_ptr(), all_values.data_ptr(), counts, {}, value_bytes);
+  // sparse_coo_tensor adds values of equal indices in coalesce().
+  at::Tensor sum = at::sparse_coo_tensor(all_indices.t(), all_values, tensor.sizes()).coalesce();
+  at::Tensor output = tensor;
+  output.copy_(sum);
+}
+
+}  // namespace
+
+HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, Milliseconds timeout,
+                       std::string name, std::string group_name, std::vector<std::int64_t> ranks)
+    : Base(rank, size), name_(std::move(name)) {
+#if TORCH_VERSION_MAJOR >= 2
+  options_ = c10::make_intrusive<Options>("hmc", timeout);
+#else
+  timeout_ = timeout;
+#endif
+  context_ = " [process group '" + group_name + "', rank " + std::to_string(rank) + " of " + std::to_string(size);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (static_cast<std::size_t>(ranks[i]) == i) continue;
+    context_ += "; its ranks are the global ranks";
+    for (const std::int64_t each : ranks) context_ += " " + std::to_string(each);
+    break;
+  }
+  context_ += "]";
+  try {
+    StoreOfTorch over(*store);
+    // Rank 0's process serves the store. Torch 1.13 uses it once more when the group is constructed.
+    group_ =
+        std::make_shared<Group>(over, rank, size, timeout, std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
+  } catch (const Failure& failed) {
+    TORCH_CHECK(false, failed.what(), context_);
+  }
+}
+
+Milliseconds HmcBackend::timeout_of(Milliseconds timeout) const {
+  return timeout > Milliseconds{0} ? timeout : default_timeout();
+}
+
+/// The profiler's name of an operation; null if nobody records.
+const char* HmcBackend::title(const char* name) {
+  if (!at::hasCallbacks()) [[likely]]
+    return nullptr;
+  static thread_local std::string text;
+  text = name_ + ":" + name;
+  return text.c_str();
+}
+
+template <typename Call>
+Handle HmcBackend::start(const char* name, c10d::OpType type, const Call& opts, std::size_t bytes, Tensors inputs,
+                         Tensors outputs, std::function<void(Team&)> body) {
+  ++sequence_;
+  auto collective = std::make_shared<Collective>();
+  collective->name = name;
+  collective->timeout = timeout_of(opts.timeout);
+  collective->is_large = bytes >= large_bytes;
+  collective->context = context_;
+  collective->outputs = std::move(outputs);
+  collective->body = std::move(body);
+  auto work = c10::make_intrusive<CollectiveWork>(rank_, type, title(name), inputs, group_, collective);
+  try {
+    if (is_async(opts)) {
+      group_->post(std::move(collective));
+    } else {
+      group_->run(collective);
+      collective->rethrow();
+    }
+  } catch (const Failure& failed) {
+    TORCH_CHECK(false, "hmc: ", name, ": ", failed.what(), context_);
+  }
+  return work;
+}
+
+Handle HmcBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
+  const at::Tensor& tensor = single(tensors, "broadcast");
+  const int root = static_cast<int>(opts.rootRank);
+  Plain memory(tensor, root == rank_ ? Use::in : Use::out, "broadcast");
+  const std::size_t bytes = memory.bytes();
+  return start("broadcast", c10d::OpType::BROADCAST, opts, bytes, tensors, tensors,
+               [memory = std::move(memory), root](Team& team) {
+                 team.broadcast(memory.data(), memory.bytes(), root);
+                 memory.store();
+               });
+}
+
+Handle HmcBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  const at::Tensor& tensor = single(tensors, "all_reduce");
+  if (tensor.layout() != c10::kStrided) return allreduce_sparse(tensors, opts);
+  How how(opts.reduceOp, tensor, "all_reduce");
+  Plain memory(tensor, Use::in_out, "all_reduce");
+  const std::size_t bytes = memory.bytes();
+  return start("all_reduce", c10d::OpType::ALLREDUCE, opts, bytes, tensors, tensors,
+               [memory = std::move(memory), how = std::move(how)](Team& team) {
+                 allreduce_plain(team, memory, how);
+                 memory.store();
+               });
+}
+
+Handle HmcBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
+  const at::Tensor& tensor = single(tensors, "all_reduce");
+  if (tensor.layout() == c10::kStrided) return allreduce(tensors, opts);
+  TORCH_CHECK(tensor.layout() == c10::kSparse && tensor.device().is_cpu() && opts.reduceOp.op_ == RedOp::SUM,
+              "hmc: all_reduce of sparse tensors is for COO tensors on the CPU and ReduceOp.SUM");
+  return start("all_reduce", c10d::OpType::ALLREDUCE, opts, large_bytes, tensors, tensors,
+               [tensor](Team& team) { allreduce_sparse_tensor(team, tensor); });
+}
+
+Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
+  TORCH_CHECK(!tensors.empty(), "hmc: all_reduce_coalesced needs at least one tensor");
+  for (const at::Tensor& each : tensors)
+    TORCH_CHECK(each.layout() == c10::kStrided, "hmc: all_reduce_coalesced needs dense tensors");
+  const std::size_t bytes = bytes_of(tensors);
+  const bool same = std::all_of(tensors.begin(), tensors.end(),
+                                [&](const at::Tensor& each) { return each.scalar_type() == tensors[0].scalar_type(); });
+  const How how(opts.reduceOp, tensors[0], "all_reduce_coalesced");
+  if (same && bytes <= coalesced_bytes && !how.premultiplier) {
+    PlainList memory(tensors, Use::in_out, "all_reduce_coalesced");
+    return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
+                 [memory = std::move(memory), how](Team& team) {
+                   team.allreduce(memory.data(), memory.data(), memory.bytes() / size_of(how.element.type),
+                                  how.element.type, how.op);
+                   memory.store();
+                 });
+  }
+  std::vector<std::pair<Plain, How>> parts;
+  for (const at::Tensor& each : tensors)
+    parts.emplace_back(Plain(each, Use::in_out, "all_reduce_coalesced"),
+                       How(opts.reduceOp, each, "all_reduce_coalesced"));
+  return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
+               [parts = std::move(parts)](Team& team) {
+                 for (const auto& [memory, how] : parts) {
+                   allreduce_plain(team, memory, how);
+                   memory.store();
+                 }
+               });
+}
+
+Handle HmcBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
+  const at::Tensor& tensor = single(tensors, "reduce");
+  const int root = static_cast<int>(opts.rootRank);
+  How how(opts.reduceOp, tensor, "reduce");
+  Plain memory(tensor, root == rank_ ? Use::in_out : Use::in, "reduce");
+  const std::size_t bytes = memory.bytes();
+  return start("reduce", c10d::OpType::REDUCE, opts, bytes, tensors, tensors,
+               [memory = std::move(memory), how = std::move(how), root](Team& team) {
+                 const void* in = memory.data();
+                 at::Tensor scaled;
+                 if (how.premultiplier) {
+                   scaled = how.premultiplied(memory.tensor());
+                   in = scaled.data_ptr();
+                 }
+                 void* const out = team.rank() == root ? memory.data() : nullptr;
+                 team.reduce(in, out, how.count(memory.tensor()), how.element.type, how.op, root);
+                 memory.store();
+               });
+}
+
+Handle HmcBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  const Tensors& list = single(outputs, "all_gather");
+  const at::Tensor& input = single(inputs, "all_gather");
+  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: all_gather needs ", size_,
+              " output tensors, one per rank, not ", list.size());
+  for (const at::Tensor& each : list) require_same_type(each, input, "all_gather");
+  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].nbytes() == input.nbytes(), "hmc: all_gather: rank ", rank_,
+              "'s output has ", list[static_cast<std::size_t>(rank_)].nbytes(), " bytes, its input ", input.nbytes());
+  Plain in(input, Use::in, "all_gather");
+  PlainList out(list, Use::out, "all_gather");
+  const std::size_t bytes = out.bytes();
+  return start("all_gather", c10d::OpType::ALLGATHER, opts, bytes, inputs, list,
+               [in = std::move(in), out = std::move(out)](Team& team) {
+                 if (are_equal(out.sizes()))
+                   team.allgather(in.data(), out.data(), in.bytes());
+                 else
+                   team.allgatherv(in.data(), out.data(), out.sizes());
+                 out.store();
+               });
+}
+
+Handle HmcBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
+  require_same_type(output, input, "all_gather_into_tensor");
+  TORCH_CHECK(output.numel() == input.numel() * size_, "hmc: all_gather_into_tensor: the output has ", output.numel(),
+              " elements; it needs ", size_, " * ", input.numel());
+  Plain in(input, Use::in, "all_gather_into_tensor"), out(output, Use::out, "all_gather_into_tensor");
+  const std::size_t bytes = out.bytes();
+  return start("_all_gather_base", c10d::OpType::_ALLGATHER_BASE, opts, bytes, {input}, {output},
+               [in = std::move(in), out = std::move(out)](Team& team) {
+                 team.allgather(in.data(), out.data(), in.bytes());
+                 out.store();
+               });
+}
+
+Handle HmcBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(size_), "hmc: all_gather_coalesced needs ", size_,
+              " output lists, one per rank, not ", outputs.size());
+  Tensors all;
+  for (const Tensors& each : outputs) {
+    TORCH_CHECK(each.size() == inputs.size(), "hmc: all_gather_coalesced: an output list has ", each.size(),
+                " tensors, the input ", inputs.size());
+    for (std::size_t i = 0; i < each.size(); ++i)
+      TORCH_CHECK(each[i].nbytes() == inputs[i].nbytes() && each[i].scalar_type() == inputs[i].scalar_type(),
+                  "hmc: all_gather_coalesced: output ", i, " has another size or type than the input");
+    all.insert(all.end(), each.begin(), each.end());
+  }
+  PlainList in(inputs, Use::in, "all_gather_coalesced");
+  PlainList out(all, Use::out, "all_gather_coalesced");
+  const std::size_t bytes = out.bytes();
+  return start("all_gather", c10d::OpType::ALLGATHER_COALESCED, opts, bytes, inputs, all,
+               [in = std::move(in), out = std::move(out)](Team& team) {
+                 team.allgather(in.data(), out.data(), in.bytes());
+                 out.store();
+               });
+}
+
+Handle HmcBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                   const c10d::AllgatherOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "hmc: all_gather_into_tensor_coalesced: ", inputs.size(), " inputs, ",
+              outputs.size(), " outputs");
+  std::vector<std::pair<Plain, Plain>> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require_same_type(outputs[i], inputs[i], "all_gather_into_tensor_coalesced");
+    TORCH_CHECK(outputs[i].numel() == inputs[i].numel() * size_, "hmc: all_gather_into_tensor_coalesced: output ", i,
+                " has ", outputs[i].numel(), " elements; it needs ", size_, " * ", inputs[i].numel());
+    parts.emplace_back(Plain(inputs[i], Use::in, "all_gather_into_tensor_coalesced"),
+                       Plain(outputs[i], Use::out, "all_gather_into_tensor_coalesced"));
+  }
+  return start("all_gather", c10d::OpType::ALLGATHER_COALESCED, opts, bytes_of(outputs), inputs, outputs,
+               [parts = std::move(parts)](Team& team) {
+                 for (const auto& [in, out] : parts) {
+                   team.allgather(in.data(), out.data(), in.bytes());
+                   out.store();
+                 }
+               });
+}
+
+Handle HmcBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
+  const at::Tensor& input = single(inputs, "gather");
+  const int root = static_cast<int>(opts.rootRank);
+  Tensors list;
+  if (root == rank_) {
+    list = single(outputs, "gather");
+    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: gather needs ", size_,
+                " output tensors on the root, one per rank, not ", list.size());
+    for (const at::Tensor& each : list) {
+      require_same_type(each, input, "gather");
+      TORCH_CHECK(each.nbytes() == input.nbytes(), "hmc: gather: an output tensor has ", each.nbytes(),
+                  " bytes, the input ", input.nbytes());
+    }
+  } else {
+    TORCH_CHECK(outputs.empty() || outputs[0].empty(), "hmc: gather: only the root has output tensors");
+  }
+  Plain in(input, Use::in, "gather");
+  PlainList out(list, Use::out, "gather");
+  const std::size_t bytes = in.bytes() * static_cast<std::size_t>(size_);
+  return start("gather", c10d::OpType::GATHER, opts, bytes, inputs, list,
+               [in = std::move(in), out = std::move(out), root](Team& team) {
+                 team.gather(in.data(), out.data(), in.bytes(), root);
+                 out.store();
+               });
+}
+
+Handle HmcBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
+  const int root = static_cast<int>(opts.rootRank);
+  Plain in(input, Use::in, "gather_into_tensor"), out;
+  if (root == rank_) {
+    require_same_type(output, input, "gather_into_tensor");
+    TORCH_CHECK(output.numel() == input.numel() * size_, "hmc: gather_into_tensor: the output has ", output.numel(),
+                " elements; it needs ", size_, " * ", input.numel());
+    out = Plain(output, Use::out, "gather_into_tensor");
+  }
+  const std::size_t bytes = in.bytes() * static_cast<std::size_t>(size_);
+  return start("gather", c10d::OpType::GATHER, opts, bytes, {input}, {output},
+               [in = std::move(in), out = std::move(out), root](Team& team) {
+                 const bool is_root = team.rank() == root;
+                 team.gather(in.data(), is_root ? out.data() : nullptr, in.bytes(), root);
+                 if (is_root) out.store();
+               });
+}
+
+Handle HmcBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
+  const at::Tensor& output = single(outputs, "scatter");
+  const int root = static_cast<int>(opts.rootRank);
+  Tensors list;
+  if (root == rank_) {
+    list = single(inputs, "scatter");
+    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: scatter needs ", size_,
+                " input tensors on the root, one per rank, not ", list.size());
+    for (const at::Tensor& each : list) {
+      require_same_type(output, each, "scatter");
+      TORCH_CHECK(each.nbytes() == output.nbytes(), "hmc: scatter: an input tensor has ", each.nbytes(),
+                  " bytes, the output ", output.nbytes());
+    }
+  } else {
+    TORCH_CHECK(inputs.empty() || inputs[0].empty(), "hmc: scatter: only the root has input tensors");
+  }
+  Plain out(output, Use::out, "scatter");
+  PlainList in(list, Use::in, "scatter");
+  const std::size_t bytes = out.bytes() * static_cast<std::size_t>(size_);
+  return start("scatter", c10d::OpType::SCATTER, opts, bytes, list, outputs,
+               [in = std::move(in), out = std::move(out), root](Team& team) {
+                 team.scatter(in.data(), out.data(), out.bytes(), root);
+                 out.store();
+               });
+}
+
+Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
+  const at::Tensor& output = single(outputs, "reduce_scatter");
+  const Tensors& list = single(inputs, "reduce_scatter");
+  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: reduce_scatter needs ", size_,
+              " input tensors, one per rank, not ", list.size());
+  How how(opts.reduceOp, output, "reduce_scatter");
+  Tensors scaled;
+  for (const at::Tensor& each : list) {
+    require_same_type(output, each, "reduce_scatter");
+    scaled.push_back(how.premultiplier ? how.premultiplied(each) : each);
+  }
+  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].numel() == output.numel(), "hmc: reduce_scatter: input ", rank_,
+              " has ", list[static_cast<std::size_t>(rank_)].numel(), " elements, the output ", output.numel());
+  PlainList in(scaled, Use::in, "reduce_scatter");
+  Plain out(output, Use::out, "reduce_scatter");
+  const std::size_t bytes = in.bytes();
+  return start("reduce_scatter", c10d::OpType::REDUCE_SCATTER, opts, bytes, list, outputs,
+               [in = std::move(in), out = std::move(out), how = std::move(how)](Team& team) {
+                 if (are_equal(in.sizes())) {
+                   team.reduce_scatter(in.data(), out.data(), how.count(out.tensor()), how.element.type, how.op);
+                 } else {
+                   std::vector<std::size_t> counts;
+                   for (const std::size_t each : in.sizes()) counts.push_back(each / size_of(how.element.type));
+                   team.reduce_scatterv(in.data(), out.data(), counts, how.element.type, how.op);
+                 }
+                 out.store();
+               });
+}
+
+Handle HmcBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& opts) {
+  Tensors inputs{input}, outputs{output};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, opts);
+}
+
+Handle HmcBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                   const c10d::ReduceScatterOptions& opts) {
+  TORCH_CHECK(outputs.size() == inputs.size(), "hmc: reduce_scatter_tensor: ", inputs.size(), " inputs, ",
+              outputs.size(), " outputs");
+  struct Part {
+    Plain in, out;
+    How how;
+  };
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require_same_type(outputs[i], inputs[i], "reduce_scatter_tensor");
+    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_, "hmc: reduce_scatter_tensor: the input has ",
+                inputs[i].numel(), " elements; it needs ", size_, " * ", outputs[i].numel());
+    parts.push_back({Plain(inputs[i], Use::in, "reduce_scatter_tensor"),
+                     Plain(outputs[i], Use::out, "reduce_scatter_tensor"),
+                     How(opts.reduceOp, outputs[i], "reduce_scatter_tensor")});
+  }
+  return start("_reduce_scatter_base", c10d::OpType::_REDUCE_SCATTER_BASE, opts, bytes_of(inputs), inputs, outputs,
+               [parts = std::move(parts)](Team& team) {
+                 for (const Part& part : parts) {
+                   if (part.out.tensor().numel() == 0) continue;
+                   reduce_scatter_plain(team, part.in.data(), part.out.tensor(), part.in.tensor(), part.how);
+                   part.out.store();
+                 }
+               });
+}
+
+namespace {
+
+/// The bytes per rank: `rows` of the tensor's first dimension, or equal parts.
+std::vector<std::size_t> block_bytes(const at::Tensor& tensor, const std::vector<std::int64_t>& rows, int ranks,
+                                     const char* what) {
+  const auto all = static_cast<std::size_t>(ranks);
+  const std::int64_t length = tensor.dim() == 0 ? 1 : tensor.size(0);
+  if (rows.empty()) {
+    TORCH_CHECK(length % ranks == 0, "hmc: all_to_all: the ", what, "'s first dimension, ", length,
+                ", can't be divided by ", ranks, " ranks");
+    return std::vector<std::size_t>(all, tensor.nbytes() / all);
+  }
+  TORCH_CHECK(rows.size() == all, "hmc: all_to_all: ", rows.size(), " ", what, " splits for ", ranks, " ranks");
+  const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  TORCH_CHECK(sum == length, "hmc: all_to_all: the ", what, " splits sum to ", sum, ", its first dimension is ",
+              length);
+  const std::size_t row = length == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(length);
+  std::vector<std::size_t> bytes;
+  for (const std::int64_t each : rows) bytes.push_back(static_cast<std::size_t>(each) * row);
+  return bytes;
+}
+
+}  // namespace
+
+Handle HmcBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_rows,
+                                 std::vector<std::int64_t>& input_rows, const c10d::AllToAllOptions& opts) {
+  require_same_type(output, input, "all_to_all");
+  std::vector<std::size_t> sent = block_bytes(input, input_rows, size_, "input");
+  std::vector<std::size_t> received = block_bytes(output, output_rows, size_, "output");
+  Plain in(input, Use::in, "all_to_all"), out(output, Use::out, "all_to_all");
+  const std::size_t bytes = in.bytes();
+  // Always the form with counts: the ranks must make the same call, and one rank may have no splits where others do.
+  return start(
+      "all_to_all", c10d::OpType::ALLTOALL_BASE, opts, bytes, {input}, {output},
+      [in = std::move(in), out = std::move(out), sent = std::move(sent), received = std::move(received)](Team& team) {
+        team.alltoallv(in.data(), sent, {}, out.data(), received, {});
+        out.store();
+      });
+}
+
+Handle HmcBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  const auto ranks = static_cast<std::size_t>(size_);
+  TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, "hmc: all_to_all needs ", ranks,
+              " input and output tensors, not ", inputs.size(), " and ", outputs.size());
+  for (std::size_t i = 0; i < ranks; ++i) require_same_type(outputs[i], inputs[i], "all_to_all");
+  PlainList in(inputs, Use::in, "all_to_all"), out(outputs, Use::out, "all_to_all");
+  const std::size_t bytes = in.bytes();
+  return start("all_to_all", c10d::OpType::ALLTOALL, opts, bytes, inputs, outputs,
+               [in = std::move(in), out = std::move(out)](Team& team) {
+                 team.alltoallv(in.data(), in.sizes(), {}, out.data(), out.sizes(), {});
+                 out.store();
+               });
+}
+
+Handle HmcBackend::barrier(const c10d::BarrierOptions& opts) {
+  return start("barrier", c10d::OpType::BARRIER, opts, 0, {}, {}, [](Team& team) { team.barrier(); });
+}
+
+// ---- messages
+
+Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type) {
+  const at::Tensor& tensor = single(tensors, name);
+  TORCH_CHECK(tag >= 0 && tag < released_tag, "hmc: ", name, ": the tag ", tag, " is negative or too large");
+  auto message = std::make_shared<TensorMessage>();
+  message->name = name;
+  message->memory = Plain(tensor, is_receive ? Use::out : Use::in, name);
+  message->bytes = message->memory.bytes();
+  message->timeout = default_timeout();
+  message->context = context_;
+  message->outputs = tensors;
+  auto work = c10::make_intrusive<MessageWork>(rank_, type, title(name), tensors, group_, message);
+  void* const data = message->memory.data();
+  try {
+    if (is_receive)
+      group_->receive(message, data, peer, tag);
+    else
+      group_->send(message, data, peer, tag);
+  } catch (const Failure& failed) {
+    TORCH_CHECK(false, "hmc: ", failed.what(), context_);
+  }
+  return work;
+}
+
+Handle HmcBackend::send(Tensors& tensors, int destination, int tag) {
+  return message(false, tensors, destination, tag, "send", c10d::OpType::SEND);
+}
+Handle HmcBackend::recv(Tensors& tensors, int source, int tag) {
+  return message(true, tensors, source, tag, "recv", c10d::OpType::RECV);
+}
+Handle HmcBackend::recvAnysource(Tensors& tensors, int tag) {
+  return message(true, tensors, any_source, tag, "recvAnySource", c10d::OpType::RECVANYSOURCE);
+}
+
+namespace {
+
+/// A message without data.
+std::shared_ptr<TensorMessage> signal(Group& group, bool is_receive, int peer, int tag, Milliseconds timeout) {
+  auto message = std::make_shared<TensorMessage>();
+  message->name = is_receive ? "recv" : "send";
+  message->timeout = timeout;
+  if (is_receive)
+    group.receive(message, nullptr, peer, tag);
+  else
+    group.send(message, nullptr, peer, tag);
+  return message;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failed) {
+    return failed.what();
+  }
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int each : ranks) text += (text.empty() ? "" : ", ") + std::to_string(each);
+  return text;
+}
+
+}  // namespace
+
+void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+  const Milliseconds timeout = opts.timeout < Milliseconds{0} ? default_timeout() : opts.timeout;
+  const Clock::time_point end = Clock::now() + timeout;
+  if (rank_ != 0) {
+    try {
+      const auto sent = signal(*group_, false, 0, arrived_tag, timeout);
+      const auto released = signal(*group_, true, 0, released_tag, timeout);
+      group_->wait(sent, Milliseconds{0});
+      sent->rethrow();
+      group_->wait(released, Milliseconds{0});
+      released->rethrow();
+    } catch (const std::exception& error) {
+      TORCH_CHECK(false, "Rank ", rank_,
+                  " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank "
+                  "0. Please check rank 0 logs for faulty rank. Original exception: ",
+                  error.what());
+    }
+    return;
+  }
+  std::vector<std::shared_ptr<TensorMessage>> arrivals;
+  for (int peer = 1; peer < size_; ++peer) arrivals.push_back(signal(*group_, true, peer, arrived_tag, timeout));
+  std::vector<int> missing, arrived;
+  std::string cause;
+  for (const auto& arrival : arrivals) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now());
+    if (left > Milliseconds{0})
+      (void)group_->wait(arrival, left);
+    else if (!group_->test(arrival) && missing.empty())
+      cause = "Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms.";
+    const bool is_complete = arrival->Result::is_complete();
+    group_->cancel(arrival);
+    if (is_complete && arrival->error() == nullptr) {
+      arrived.push_back(arrival->peer);
+      continue;
+    }
+    missing.push_back(arrival->peer);
+    if (is_complete) cause = message_of(arrival->error());
+    if (!wait_all_ranks) break;
+  }
+  for (const auto& each : arrivals) group_->cancel(each);
+  if (missing.empty()) {
+    for (int peer = 1; peer < size_; ++peer) group_->adopt(signal(*group_, false, peer, released_tag, timeout));
+    return;
+  }
+  TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing), " failed to pass monitoredBarrier in ",
+              timeout.count(), " ms", context_, ". ", cause,
+              arrived.empty() ? " No ranks successfully processed in monitoredBarrier."
+                              : " Successfully processed ranks: " + list_of(arrived));
+}
+
+// ---- memory in windows
+
+at::Tensor HmcBackend::empty(const std::vector<std::int64_t>& sizes, const at::TensorOptions& options) {
+  TORCH_CHECK(options.device().is_cpu(), "hmc: only tensors in host memory can be in a window");
+  std::int64_t count = 1;
+  for (const std::int64_t each : sizes) count *= each;
+  const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
+  auto window = std::make_shared<Window>();
+  c10d::BarrierOptions opts;
+  start("empty", c10d::OpType::UNKNOWN, opts, 0, {}, {}, [window, bytes](Team& team) {
+    *window = Window::create(team, std::max<std::size_t>(bytes, 1));
+  })->wait();
+  void* const data = window->data();
+  return at::from_blob(
+      data, sizes, [window, group = group_](void*) { group->retire(std::move(*window)); }, options);
+}
+
+#if HMC_TORCH_AT_LEAST(2, 14)
+c10::intrusive_ptr<c10d::Backend> HmcBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const std::vector<int>& ranks,
+                                                    const c10::intrusive_ptr<Options>& opts) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return nullptr;
+  std::vector<std::int64_t> global(opts->global_ranks_in_group.begin(), opts->global_ranks_in_group.end());
+  return c10::make_intrusive<HmcBackend>(store, static_cast<int>(mine - ranks.begin()), static_cast<int>(ranks.size()),
+                                         opts->timeout, name_, opts->group_name, std::move(global));
+}
+#endif
+
+}  // namespace hmc::torch_adapter

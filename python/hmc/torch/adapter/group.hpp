@@ -1,0 +1,142 @@
+// Group: one process group of torch on two Runtimes. This part of the adapter doesn't include torch.
+//
+// Only types that are independent of libstdc++'s string ABI cross this interface, because older torch wheels are built
+// with the old ABI.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include <hmc/runtime.hpp>
+#include <hmc/window.hpp>
+
+namespace hmc::torch_adapter {
+
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+/// The store that torch hands in. The functions throw on failure. Used in the constructor of Group only.
+class Store {
+ public:
+  virtual ~Store() = default;
+  virtual void set(const char* key, const char* value, std::size_t bytes) = 0;
+  /// Waits until the key is set, at most `timeout`.
+  virtual std::vector<char> get(const char* key, Milliseconds timeout) = 0;
+};
+
+/// A failed operation. `code` is an hmc::Code, `peer` a rank of the group or -1.
+struct Failure : std::runtime_error {
+  Failure(const char* text, int with_code, int with_peer)
+      : std::runtime_error(text), code(with_code), peer(with_peer) {}
+  int code;
+  int peer;
+};
+
+/// One collective. The group executes the collectives in the order of the calls, each once.
+struct Operation {
+  virtual ~Operation() = default;
+  /// Executes the collective. May throw.
+  virtual void run(Team& team) = 0;
+  /// Called once after run, by the same thread, before anyone sees the operation as complete. `error` is null after
+  /// success.
+  virtual void complete(std::exception_ptr error) noexcept = 0;
+  /// Called after complete, when the next operation may begin: may wait for other operations of the group.
+  virtual void notify() noexcept {}
+
+  const char* name = "";
+  Milliseconds timeout{0};
+  bool is_large = false;  ///< the worker begins at once
+
+  // of Group, under its lock
+  enum class State : std::uint8_t { none, queued, running, complete } state = State::none;
+  Clock::time_point posted;
+};
+
+/// A send or a receive in flight. The buffer stays in use until it is complete.
+struct Message {
+  virtual ~Message() = default;
+  /// Called once, under the lock of messages.
+  virtual void complete(std::exception_ptr error) noexcept = 0;
+  /// Called after complete without a lock, maybe several times and by several threads.
+  virtual void notify() noexcept {}
+
+  const char* name = "";
+  int peer = -1;
+  std::size_t bytes = 0;
+  Milliseconds timeout{0};
+  MessageStatus status;
+  // of Group, under its lock of messages
+  Request request;
+  bool is_receive = false;
+  bool is_complete = false;
+};
+
+/// Threads: any. Collectives and messages have separate Runtimes, so a message doesn't wait for a collective that is in
+/// progress. Each Runtime has a lock.
+///
+/// Who executes a collective:
+///  - run(): the caller, if no earlier collective is in progress.
+///  - post(): a thread that waits for it, or the worker thread. The worker begins at once if the operation is large or
+///  if
+///    watch() was called, else after a moment, because most callers wait at once.
+class Group {
+ public:
+  /// Collective over the group's ranks. `kept` is released when all ranks have left.
+  Group(Store& store, int rank, int size, Milliseconds timeout, std::shared_ptr<void> kept);
+  /// As leave().
+  ~Group();
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+
+  void run(std::shared_ptr<Operation> operation);
+  void post(std::shared_ptr<Operation> operation);
+  /// Waits until the operation is complete. Returns false at the deadline. Zero: no deadline.
+  bool wait(const std::shared_ptr<Operation>& operation, Milliseconds timeout);
+  /// The worker executes the queue without delay: something other than wait() waits for the result.
+  void watch();
+
+  /// Starts the message. Throws Failure.
+  void send(const std::shared_ptr<Message>& message, const void* data, int destination, int tag);
+  void receive(const std::shared_ptr<Message>& message, void* data, int source, int tag);
+  bool test(const std::shared_ptr<Message>& message);
+  bool wait(const std::shared_ptr<Message>& message, Milliseconds timeout);
+  /// The worker completes the message although nobody waits for it.
+  void watch(std::shared_ptr<Message> message);
+  /// Keeps a message that the program dropped until it is complete.
+  void adopt(std::shared_ptr<Message> message);
+
+  /// Ends a receive that no message has matched.
+  void cancel(const std::shared_ptr<Message>& message);
+
+  /// Frees a window between two collectives.
+  void retire(Window window);
+
+  /// Leaves the group without waiting: the worker closes the Runtimes once all ranks have left. Calls fail from then
+  /// on.
+  void leave() noexcept;
+  /// Ends all operations, here and on the other ranks.
+  void abort(const char* why) noexcept;
+  /// The number of groups of this process that have left but whose Runtimes aren't closed, or that haven't left.
+  static int open_groups() noexcept;
+  /// Leaves all groups and waits until their Runtimes are closed, at most `timeout`.
+  static void leave_all(Milliseconds timeout) noexcept;
+  static void abort_all(const char* why) noexcept;
+
+ private:
+  struct State;
+  int rank_;
+  int size_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hmc::torch_adapter

@@ -1,0 +1,47 @@
+// The Python module of the adapter.
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.cpp"
+
+namespace hmc::torch_adapter {
+
+namespace {
+
+HmcBackend& backend_of(const c10::intrusive_ptr<Base>& base) {
+  auto* const backend = dynamic_cast<HmcBackend*>(base.get());
+  TORCH_CHECK(backend != nullptr, "hmc.torch: the process group's backend isn't hmc");
+  return *backend;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(HMC_TORCH_MODULE, module) {
+  module.def(
+      "create",
+      [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::int64_t timeout_ms,
+         const std::string& name, const std::string& group_name,
+         const std::vector<std::int64_t>& ranks) -> c10::intrusive_ptr<Base> {
+        return c10::make_intrusive<HmcBackend>(store, rank, size, Milliseconds(timeout_ms), name, group_name, ranks);
+      },
+      py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "empty",
+      [](const c10::intrusive_ptr<Base>& base, const std::vector<std::int64_t>& sizes, const at::Tensor& like) {
+        return backend_of(base).empty(sizes, like.options());
+      },
+      py::call_guard<py::gil_scoped_release>());
+  module.def("is_hmc",
+             [](const c10::intrusive_ptr<Base>& base) { return dynamic_cast<HmcBackend*>(base.get()) != nullptr; });
+  module.def(
+      "abort", [](const c10::intrusive_ptr<Base>& base) { backend_of(base).group()->abort("abort was called"); },
+      py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "leave_all", [](std::int64_t timeout_ms) { Group::leave_all(Milliseconds(timeout_ms)); },
+      py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "abort_all", [](const std::string& why) { Group::abort_all(why.c_str()); },
+      py::call_guard<py::gil_scoped_release>());
+  module.def("open_groups", &Group::open_groups);
+}
+
+}  // namespace hmc::torch_adapter

@@ -1,0 +1,233 @@
+// Memory of tensors as collectives need it: contiguous, on the host, with an hmc::DType.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <hmc/reduction.hpp>
+#include <hmc/types.hpp>
+
+namespace hmc::torch_adapter {
+
+/// The element type of a reduction. A complex number is two reals.
+struct Element {
+  DType type = DType::u8;
+  int per_number = 1;
+  bool is_bool = false;
+};
+
+inline Element element_of(const at::Tensor& tensor, const char* operation) {
+  switch (static_cast<int>(tensor.scalar_type())) {  // the numbers never change; not all releases have all names
+    case 0: return {DType::u8};
+    case 1: return {DType::i8};
+    case 2: return {DType::i16};
+    case 3: return {DType::i32};
+    case 4: return {DType::i64};
+    case 5: return {DType::f16};
+    case 6: return {DType::f32};
+    case 7: return {DType::f64};
+    case 8: return {DType::f16, 2};
+    case 9: return {DType::f32, 2};
+    case 10: return {DType::f64, 2};
+    case 11: return {DType::u8, 1, true};
+    case 15: return {DType::bf16};
+    case 23: return {DType::e5m2};
+    case 24: return {DType::e4m3};
+    case 27: return {DType::u16};
+    case 28: return {DType::u32};
+    case 29: return {DType::u64};
+    default: TORCH_CHECK(false, "hmc: ", operation, " can't reduce tensors of type ", tensor.scalar_type());
+  }
+}
+
+using RedOp = c10d::ReduceOp::RedOpType;
+
+/// HMC's operation for torch's. Sums of booleans are "or", products are "and".
+inline Op op_of(RedOp op, const Element& element, const char* operation) {
+  const auto refuse = [&](const char* type) -> Op {
+    TORCH_CHECK(false, "hmc: ", operation, " of ", type, " has no reduction ", static_cast<int>(op),
+                " (the number in torch.distributed.ReduceOp.RedOpType)");
+  };
+  if (element.per_number == 2 && op != RedOp::SUM && op != RedOp::AVG && op != RedOp::PREMUL_SUM)
+    return refuse("complex numbers");
+  if (element.is_bool) {
+    switch (op) {
+      case RedOp::SUM:
+      case RedOp::MAX:
+      case RedOp::BOR: return Op::lor;
+      case RedOp::PRODUCT:
+      case RedOp::MIN:
+      case RedOp::BAND: return Op::land;
+      case RedOp::BXOR: return Op::bxor;
+      default: return refuse("booleans");
+    }
+  }
+  switch (op) {
+    case RedOp::SUM:
+    case RedOp::PREMUL_SUM: return Op::sum;
+    case RedOp::AVG: return Op::avg;
+    case RedOp::PRODUCT: return Op::prod;
+    case RedOp::MIN: return Op::min;
+    case RedOp::MAX: return Op::max;
+    case RedOp::BAND: return is_float(element.type) ? refuse("floats") : Op::band;
+    case RedOp::BOR: return is_float(element.type) ? refuse("floats") : Op::bor;
+    case RedOp::BXOR: return is_float(element.type) ? refuse("floats") : Op::bxor;
+    default: return refuse("tensors");
+  }
+}
+
+/// A reduction: its operation, and the factor of PREMUL_SUM.
+struct How {
+  Op op = Op::sum;
+  Element element;
+  c10::intrusive_ptr<c10d::_SupplementBase> premultiplier;
+
+  How(const c10d::ReduceOp& reduce, const at::Tensor& tensor, const char* operation)
+      : element(element_of(tensor, operation)) {
+    op = op_of(reduce.op_, element, operation);
+    if (reduce.op_ == RedOp::PREMUL_SUM) premultiplier = reduce.supplement_;
+  }
+  std::size_t count(const at::Tensor& tensor) const {
+    return static_cast<std::size_t>(tensor.numel()) * static_cast<std::size_t>(element.per_number);
+  }
+  at::Tensor premultiplied(const at::Tensor& tensor) const {
+    return scaled(tensor, static_cast<const c10d::NCCLPreMulSumSupplement&>(*premultiplier)).to(tensor.scalar_type());
+  }
+
+ private:
+  /// Releases differ in the member for factors that are tensors.
+  template <typename Factor> static at::Tensor scaled(const at::Tensor& tensor, const Factor& factor) {
+    if constexpr (requires { factor.tensor_factor; }) {
+      if (factor.tensor_factor.defined()) return tensor.mul(factor.tensor_factor);
+    } else {
+      if (!factor.tensor_factors.empty()) return tensor.mul(factor.tensor_factors[0]);
+    }
+    return tensor.mul(factor.double_factor);
+  }
+};
+
+/// True if the tensor's elements are in row-major order in host memory without gaps, as they are.
+inline bool is_plain(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.is_contiguous() && !tensor.is_conj() &&
+         !tensor.is_neg();
+}
+
+/// The stream on which the caller uses a device's tensor. The worker copies results in its order.
+class StreamOf {
+ public:
+  explicit StreamOf(const at::Tensor& tensor) {
+    if (tensor.device().is_cpu()) return;
+    TORCH_WARN_ONCE("hmc: tensors on ", tensor.device().type(), " are copied to host memory for each operation");
+    stream_ = c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+  }
+  void copy(const at::Tensor& to, const at::Tensor& from) const {
+    std::optional<c10::StreamGuard> guard;
+    if (stream_) guard.emplace(*stream_);
+    const at::AutoDispatchBelowADInplaceOrView raw;  // as a backend that writes the memory: unknown to autograd
+    to.copy_(from);
+  }
+
+ private:
+  c10::optional<c10::Stream> stream_;
+};
+
+enum class Use { in, out, in_out };
+
+/// A tensor's elements in plain memory: the tensor itself, or a copy. store() copies the results back.
+class Plain {
+ public:
+  Plain() = default;
+  Plain(const at::Tensor& tensor, Use use, const char* operation) : tensor_(tensor), plain_(tensor) {
+    TORCH_CHECK(tensor.layout() == c10::kStrided, "hmc: ", operation, " needs dense tensors");
+    if (is_plain(tensor)) [[likely]]
+      return;
+    stream_.emplace(tensor);
+    plain_ = at::empty(tensor.sizes(), tensor.options().device(c10::kCPU).memory_format(c10::MemoryFormat::Contiguous));
+    if (use != Use::out) stream_->copy(plain_, tensor_);
+    has_results_ = use != Use::in;
+  }
+  void* data() const { return plain_.numel() != 0 ? plain_.data_ptr() : nullptr; }
+  std::size_t bytes() const { return plain_.nbytes(); }
+  const at::Tensor& tensor() const { return plain_; }
+  void store() const {
+    if (has_results_) stream_->copy(tensor_, plain_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor plain_;
+  std::optional<StreamOf> stream_;
+  bool has_results_ = false;
+};
+
+/// A list of tensors as one piece of memory: theirs, if they are parts of one buffer in this order, else a copy.
+class PlainList {
+ public:
+  PlainList() = default;
+  PlainList(std::vector<at::Tensor> tensors, Use use, const char* operation) : tensors_(std::move(tensors)) {
+    bool is_piece = true;
+    const char* next = nullptr;
+    for (const at::Tensor& each : tensors_) {
+      TORCH_CHECK(each.layout() == c10::kStrided, "hmc: ", operation, " needs dense tensors");
+      const std::size_t bytes = each.nbytes();
+      sizes_.push_back(bytes);
+      if (bytes == 0) continue;
+      const bool plain = is_plain(each);
+      const auto* const start = plain ? static_cast<const char*>(each.data_ptr()) : nullptr;
+      is_piece = is_piece && plain && (next == nullptr || start == next);
+      if (next == nullptr) data_ = const_cast<char*>(start);
+      next = start + bytes;
+      bytes_ += bytes;
+    }
+    if (is_piece || bytes_ == 0) return;
+    copy_ = at::empty({static_cast<std::int64_t>(bytes_)}, at::TensorOptions().dtype(at::kByte));
+    data_ = copy_.data_ptr();
+    has_results_ = use != Use::in;
+    for (const at::Tensor& each : tensors_) streams_.emplace_back(each);
+    if (use != Use::out) move(true);
+  }
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  const std::vector<std::size_t>& sizes() const { return sizes_; }
+  void store() const {
+    if (has_results_) const_cast<PlainList*>(this)->move(false);
+  }
+
+ private:
+  void move(bool in) {
+    auto* at = static_cast<char*>(data_);
+    for (std::size_t i = 0; i < tensors_.size(); at += sizes_[i], ++i) {
+      const at::Tensor& tensor = tensors_[i];
+      if (sizes_[i] == 0) continue;
+      if (is_plain(tensor)) {
+        if (in)
+          std::memcpy(at, tensor.data_ptr(), sizes_[i]);
+        else
+          std::memcpy(tensor.data_ptr(), at, sizes_[i]);
+        continue;
+      }
+      const at::Tensor part = at::from_blob(at, tensor.sizes(), tensor.options().device(c10::kCPU));
+      if (in)
+        streams_[i].copy(part, tensor);
+      else
+        streams_[i].copy(tensor, part);
+    }
+  }
+
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::size_t> sizes_;
+  std::vector<StreamOf> streams_;
+  at::Tensor copy_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool has_results_ = false;
+};
+
+}  // namespace hmc::torch_adapter

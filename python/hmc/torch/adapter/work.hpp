@@ -1,0 +1,209 @@
+// Work: torch's handles of collectives and messages in flight.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/record_function.h>
+#include <torch/csrc/api/include/torch/version.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "group.hpp"
+#include "tensors.hpp"
+
+namespace hmc::torch_adapter {
+
+/// The result of an operation, shared by its Work, its future and the thread that executes it.
+class Result {
+ public:
+  std::vector<at::Tensor> outputs;
+  std::function<void()> on_end;  ///< the profiler's
+  std::string context;           ///< of error texts: the group
+
+  /// Before the operation is visibly complete.
+  void set(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error != nullptr ? as_torch(std::move(error)) : nullptr;
+    is_complete_ = true;
+    if (on_end) std::exchange(on_end, nullptr)();
+  }
+  /// After that: marks the future, which may run callbacks.
+  void publish() noexcept {
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!is_complete_) return;
+      future = std::move(unmarked_);
+      unmarked_.reset();
+    }
+    if (future) mark(*future);
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> future(bool& is_complete) {
+    const std::lock_guard lock(mutex_);
+    is_complete = is_complete_;
+    if (future_) return future_;
+    std::vector<c10::Device> devices;
+    for (const at::Tensor& each : outputs)
+      if (!each.device().is_cpu() && std::find(devices.begin(), devices.end(), each.device()) == devices.end())
+        devices.push_back(each.device());
+    future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
+    if (is_complete_)
+      mark(*future_);
+    else
+      unmarked_ = future_;
+    return future_;
+  }
+  bool is_complete() const {
+    const std::lock_guard lock(mutex_);
+    return is_complete_;
+  }
+  std::exception_ptr error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+  void rethrow() const {
+    if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+  }
+
+ private:
+  void mark(c10::ivalue::Future& future) noexcept {
+    try {
+      if (error_)
+        future.setError(error_);
+      else
+        future.markCompleted(c10::IValue(outputs));
+    } catch (const std::exception& error) {
+      TORCH_WARN("hmc: a callback of a future failed: ", error.what());
+    }
+  }
+  /// The exception that Python shows: RuntimeError, or torch.distributed.DistBackendError where torch has it.
+  std::exception_ptr as_torch(std::exception_ptr error) const {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Failure& failed) {
+      // The words that programs look for in the texts of other backends.
+      const bool timed_out = failed.code == static_cast<int>(Code::timeout);
+      const std::string text = (timed_out ? "hmc: Timed out in " : "hmc: ") + std::string(failed.what()) + context;
+      try {
+#if TORCH_VERSION_MAJOR >= 2
+        C10_THROW_ERROR(DistBackendError, text);
+#else
+        C10_THROW_ERROR(Error, text);
+#endif
+      } catch (...) {
+        return std::current_exception();
+      }
+    } catch (...) {
+      return error;
+    }
+  }
+
+  mutable std::mutex mutex_;
+  bool is_complete_ = false;
+  std::exception_ptr error_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+  c10::intrusive_ptr<c10::ivalue::Future> unmarked_;
+};
+
+struct Collective final : Operation, Result {
+  std::function<void(Team&)> body;
+  void run(Team& team) override { body(team); }
+  void complete(std::exception_ptr error) noexcept override {
+    body = nullptr;  // releases the tensors
+    set(std::move(error));
+  }
+  void notify() noexcept override { publish(); }
+};
+
+struct TensorMessage final : Message, Result {
+  Plain memory;
+  void complete(std::exception_ptr error) noexcept override {
+    if (error == nullptr && is_receive) memory.store();
+    memory = Plain();
+    set(std::move(error));
+  }
+  void notify() noexcept override { publish(); }
+};
+
+/// The parts that all works have. Torch's base class has state of its own, which isn't used.
+class HmcWork : public c10d::Work {
+ public:
+  HmcWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs, Result* result)
+      : c10d::Work(rank, type, title, inputs), result_(result) {
+    if (recordFunctionEndCallback_) result_->on_end = std::move(recordFunctionEndCallback_);
+  }
+  bool isSuccess() const override { return result_->is_complete() && result_->error() == nullptr; }
+  std::exception_ptr exception() const override { return result_->error(); }
+  std::vector<at::Tensor> result() override { return result_->outputs; }
+  void synchronize() override { wait(kNoTimeout); }
+
+ protected:
+  Result* result_;
+};
+
+class CollectiveWork final : public HmcWork {
+ public:
+  CollectiveWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+                 std::shared_ptr<Group> group, std::shared_ptr<Collective> collective)
+      : HmcWork(rank, type, title, inputs, collective.get()),
+        group_(std::move(group)),
+        collective_(std::move(collective)) {}
+
+  bool isCompleted() override { return collective_->is_complete(); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!group_->wait(collective_, timeout))
+      TORCH_CHECK(false, "hmc: ", collective_->name, " isn't complete after ", timeout.count(), " ms. Timed out",
+                  collective_->context);
+    collective_->rethrow();
+    return true;
+  }
+  void abort() override { group_->abort("Work.abort was called"); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    bool is_complete = false;
+    auto future = collective_->future(is_complete);
+    if (!is_complete) group_->watch();
+    return future;
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<Collective> collective_;
+};
+
+class MessageWork final : public HmcWork {
+ public:
+  MessageWork(int rank, c10d::OpType type, const char* title, const std::vector<at::Tensor>& inputs,
+              std::shared_ptr<Group> group, std::shared_ptr<TensorMessage> message)
+      : HmcWork(rank, type, title, inputs, message.get()), group_(std::move(group)), message_(std::move(message)) {}
+  /// A dropped message stays in flight.
+  ~MessageWork() override {
+    if (!message_->Result::is_complete()) group_->adopt(message_);
+  }
+
+  bool isCompleted() override { return message_->Result::is_complete() || group_->test(message_); }
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!message_->Result::is_complete() && !group_->wait(message_, timeout))
+      TORCH_CHECK(false, "hmc: ", message_->name, " isn't complete after ", timeout.count(), " ms. Timed out",
+                  message_->context);
+    message_->rethrow();
+    return true;
+  }
+  int sourceRank() const override { return message_->status.source; }
+  void abort() override { group_->abort("Work.abort was called"); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
+    bool is_complete = false;
+    auto future = message_->future(is_complete);
+    if (!is_complete) group_->watch(message_);
+    return future;
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<TensorMessage> message_;
+};
+
+}  // namespace hmc::torch_adapter

@@ -1,0 +1,384 @@
+"""Tests that start jobs: python jobs.py NAME. Needs an environment with the packages hmc and torch."""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+
+import torch
+
+folder = os.path.dirname(os.path.abspath(__file__))
+training = os.path.join(folder, "training.py")
+hmcrun = os.path.join(os.path.dirname(sys.executable), "hmcrun")
+finds_backends = hasattr(torch.distributed.Backend, "_ensure_backend_registered")  # 2.14: by entry points
+old = not hasattr(torch.distributed.Backend, "backend_list")  # 1.13: DistributedDataParallel needs Python 3.10
+losses = ["0.692493", "0.843729", "0.753779", "1.282884", "1.087301"]
+
+
+def run(command, status=0, environment=None, seconds=150):
+    start = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
+    output = done.stdout + done.stderr
+    assert status is None or done.returncode == status, (done.returncode, output)
+    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)}", flush=True)
+    return output
+
+
+def python(*words):
+    """The command of a program that may name the backend hmc."""
+    return [sys.executable, *([] if finds_backends else ["-m", "hmc.torch"]), *words]
+
+
+def job(ranks, program, *options, status=0, environment=None):
+    """Runs a program text on every rank, with `rank`, `ranks` and the default group; returns its output."""
+    text = """
+        import os, signal, sys, threading, time
+        from datetime import timedelta
+        import torch
+        import torch.distributed as dist
+        import hmc.torch
+        torch.set_num_threads(1)
+        dist.init_process_group("hmc", timeout=timedelta(seconds=int(os.environ.get("TEST_TIMEOUT", 100))))
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        def say(*words):
+            os.write(1, (" ".join(str(each) for each in words) + "\\n").encode())  # a line as a whole
+        """
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(textwrap.dedent(text) + textwrap.dedent(program))
+        file.flush()
+        return run([hmcrun, "-np", str(ranks), "--timeout", "120", *options, sys.executable, file.name], status,
+                   environment)
+
+
+def check_losses(output, ranks):
+    assert re.findall(r"step \d loss ([0-9.]+)", output) == losses, output
+    assert f"trained by {ranks} ranks" in output, output
+
+
+def torchrun(*words):
+    # With Python 3.11, torch 1.13 reads --redirects and --tee only if they name one stream.
+    return [sys.executable, "-m", "torch.distributed.run", *(["--redirects", "1", "--tee", "1"] if old else []),
+            "--nproc_per_node", "2", *words]
+
+
+def program(*words):
+    """The training program, unmodified. With torch 1.13 it doesn't use DistributedDataParallel."""
+    return [training, *words, *(["--no-ddp"] if old else [])]
+
+
+# ---- launchers
+
+def test_training_under_hmcrun():
+    for ranks in (1, 2, 3):
+        check_losses(run([hmcrun, "-np", str(ranks), *python(*program())]), ranks)
+
+
+def test_training_on_two_nodes():
+    check_losses(run([hmcrun, "-np", "4", "--nodes", "2", *python(*program("--no-destroy"))]), 4)
+
+
+def test_training_under_torchrun():
+    words = program() if finds_backends else ["-m", "hmc.torch", *program()]
+    check_losses(run(torchrun(*words)), 2)
+
+
+def test_restart_by_torchrun():
+    """A rank kills itself in the first attempt. The agent starts all ranks again."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write("import os, sys, runpy\n"
+                   "first = os.environ['TORCHELASTIC_RESTART_COUNT'] == '0'\n"
+                   "sys.argv = ['training.py'] + sys.argv[1:] + (['--die', '1', '3'] if first else [])\n"
+                   f"runpy.run_path({training!r}, run_name='__main__')\n")
+        file.flush()
+        words = [] if finds_backends else ["-m", "hmc.torch"]
+        output = run(torchrun("--max_restarts", "2", *words, file.name, *program()[1:]))
+    assert output.count("step 0") == 2 and "trained by 2 ranks" in output, output
+
+
+def test_name_of_another_backend():
+    output = run([hmcrun, "-np", "2", sys.executable, *(["-m", "hmc.torch"] if old else []), *program("--backend", "gloo")],
+                 environment={"HMC_TORCH_ALIAS": "gloo"})
+    check_losses(output, 2)
+    output = job(2, """
+        assert dist.get_backend() == "hmc"
+        group = dist.new_group(backend="gloo")
+        assert dist.get_backend(group) == "gloo" and hmc.torch.is_hmc(group)
+        dist.monitored_barrier(group=group)
+        t = torch.ones(3)
+        dist.all_reduce(t, group=group)
+        assert t.tolist() == [ranks] * 3
+        """, environment={"HMC_TORCH_ALIAS": "gloo"})
+
+
+def test_commands_of_the_readme():
+    """The section "Training jobs": its program, with each of its commands."""
+    with open(os.path.join(folder, "..", "..", "README.md"), encoding="utf-8") as file:
+        section = file.read().split("## Training jobs")[1].split("\n## ")[0]
+    commands = [line.split("  #")[0].strip() for line in section.splitlines() if line.startswith("    ") and "train.py" in line]
+    assert len(commands) == 4, commands
+    with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "train.py"), "w", encoding="utf-8") as file:
+            file.write(section.split("```python")[1].split("```")[0] + "import os\nos.write(1, f'trained {loss}\\n'.encode())\n")
+        for command in commands:
+            command = command.replace("torchrun", "python -m torch.distributed.run")  # Debian has no torchrun
+            if old:
+                command = command.replace("--nproc_per_node 2", "--redirects 1 --tee 1 --nproc_per_node 2 -m hmc.torch")
+                command = command.replace("python train.py", "python -m hmc.torch train.py")
+            output = run(["bash", "-c", f"cd {work} && {command}"])
+            assert output.count("trained ") in (2, 4), output
+
+
+# ---- failures
+
+def test_killed_rank():
+    """Every other rank gets an exception that names the rank. Also in other groups with that rank."""
+    output = job(4, """
+        group = dist.new_group([1, 2])
+        tensor = torch.ones(1000)
+        dist.all_reduce(tensor)
+        if rank == 2:
+            say("dies", time.time())
+            os.kill(os.getpid(), signal.SIGKILL)
+        for which in [None] + ([group] if rank == 1 else []):
+            try:
+                while True:
+                    dist.all_reduce(tensor, group=which)
+            except RuntimeError as error:
+                say("rank", rank, "at", time.time(), "error", str(error).replace("\\n", " "))
+        try:
+            dist.send(tensor, 2)
+            dist.recv(tensor, 2)
+        except RuntimeError as error:
+            say("message of", rank, str(error).split("\\n")[0])
+        """, "--keep-going", status=None)
+    died = float(re.search(r"dies ([0-9.]+)", output).group(1))
+    errors = re.findall(r"rank (\d) at ([0-9.]+) error (.*)", output)
+    assert sorted(rank for rank, _, _ in errors) == ["0", "1", "1", "3"], output
+    for rank, at, text in errors:
+        print(f"rank {rank}: {1000 * (float(at) - died):.0f} ms after the death: {text[:120]}")
+        assert "all" in text and "process group" in text, text
+        assert "rank 2" in text or ("its ranks are the global ranks 1 2" in text and "rank 1" in text), text
+    assert len(re.findall(r"message of \d", output)) == 3, output
+
+
+def test_timeout_of_a_group():
+    output = job(3, """
+        if rank != 1:
+            try:
+                dist.all_reduce(torch.ones(5))
+            except RuntimeError as error:
+                say("error", error)
+        else:
+            time.sleep(4)
+        """, environment={"TEST_TIMEOUT": "2"})
+    texts = re.findall(r"error (.*)", output)
+    assert len(texts) == 2 and all("Timed out" in each and "rank 1" in each for each in texts), output
+
+
+def test_timeout_of_a_wait():
+    job(2, """
+        tensor = torch.ones(5)
+        if rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            try:
+                work.wait(timedelta(seconds=1))
+                raise AssertionError("no timeout")
+            except RuntimeError as error:
+                assert "Timed out" in str(error), error
+            dist.send(torch.ones(1), 1)
+            work.wait()  # the operation goes on
+        else:
+            dist.recv(torch.ones(1), 0)
+            dist.all_reduce(tensor)
+        assert tensor.tolist() == [2] * 5
+        into = torch.ones(2)
+        if rank == 0:
+            work = dist.irecv(into, 1, tag=5)
+            try:
+                work.wait(timedelta(seconds=1))
+                raise AssertionError("no timeout")
+            except RuntimeError as error:
+                assert "Timed out" in str(error), error
+            dist.barrier()
+            work.wait()
+            assert into.tolist() == [7, 7]
+        else:
+            dist.barrier()
+            dist.send(into * 7, 0, tag=5)
+        """)
+
+
+def test_abort_ends_calls():
+    output = job(2, """
+        if rank == 0:
+            thread = threading.Timer(0.5, hmc.torch.abort)
+            thread.start()
+            try:
+                dist.all_reduce(torch.ones(3))
+                print("no error")
+            except RuntimeError as error:
+                say("error 0", error)
+        else:
+            try:
+                dist.recv(torch.ones(3), 0)
+                print("no error")
+            except RuntimeError as error:
+                say("error 1", error)
+        dist.destroy_process_group()
+        """, status=None)
+    assert "error 0" in output and "error 1" in output and "no error" not in output, output
+
+
+def test_destroy_never_waits():
+    """With operations in flight that no rank completes, and on one rank only."""
+    output = job(2, """
+        group = dist.new_group()
+        if rank == 0:
+            works = [dist.all_reduce(torch.ones(3), group=group, async_op=True), dist.irecv(torch.ones(3), 1, group=group)]
+            time.sleep(0.1)
+            start = time.monotonic()
+            dist.destroy_process_group(group)
+            works = None
+            print("destroyed after", time.monotonic() - start, flush=True)
+        dist.barrier()
+        """)
+    assert float(re.search(r"destroyed after ([0-9.]+)", output).group(1)) < 5, output
+
+
+def test_last_data_of_a_rank_that_exits():
+    for destroy in ("", "dist.destroy_process_group()"):
+        job(2, f"""
+            tensor = torch.full((100000,), float(rank))
+            if rank == 0:
+                dist.send(tensor + 5, 1)
+            if rank == 1:
+                time.sleep(1)
+            dist.broadcast(tensor, 0)
+            if rank == 1:
+                assert tensor.eq(0).all()
+            if rank == 1:
+                dist.recv(tensor, 0)
+                assert tensor.eq(5).all()
+            {destroy}
+            """.replace("dist.send(tensor + 5, 1)", "works = dist.isend(tensor + 5, 1)"))
+
+
+def test_exception_ends_the_others():
+    output = job(2, """
+        if rank == 0:
+            raise ValueError("a mistake")
+        start = time.monotonic()
+        try:
+            dist.all_reduce(torch.ones(3))
+        except RuntimeError as error:
+            print(f"error after {time.monotonic() - start:.2f} s: {error}", flush=True)
+        """, status=None)
+    assert "a mistake" in output and "exception" in re.search(r"error after .*", output).group(0), output
+
+
+def test_wrong_size_of_a_message():
+    output = job(2, """
+        if rank == 0:
+            dist.send(torch.ones(3), 1)
+            dist.send(torch.ones(30), 1, tag=1)
+        else:
+            for tag in (0, 1):
+                try:
+                    dist.recv(torch.ones(10), 0, tag=tag)
+                except RuntimeError as error:
+                    say("error", error)
+        dist.barrier()
+        """)
+    assert len(re.findall("error .*12 bytes", output)) == 1 and len(re.findall("error .*120", output)) == 1, output
+
+
+def test_no_compiler():
+    with tempfile.TemporaryDirectory() as cache:
+        output = run([sys.executable, "-m", "hmc.torch", "build"], 1,
+                     {"CXX": "/nonexistent/g++", "HMC_TORCH_CACHE": cache})
+        assert "no C++20 compiler" in output and "install g++" in output, output
+
+
+def test_compiled_once():
+    with tempfile.TemporaryDirectory() as cache:
+        output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache}, seconds=300)
+        assert output.count("compiling the adapter") == 1, output
+        check_losses(output, 2)
+
+
+# ---- resources
+
+def test_nothing_is_left_of_groups():
+    rounds = os.environ.get("HMC_TEST_ROUNDS", "1000")
+    output = job(2, f"""
+        import gc
+        def resources():
+            gc.collect()
+            deadline = time.monotonic() + 60
+            while hmc.torch._register.adapter().open_groups() > 1 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.2)  # threads end after they have closed their group
+            status = open("/proc/self/status").read()
+            maps = open("/proc/self/maps").read().count("memfd:")
+            return (len(os.listdir("/proc/self/fd")), int(status.split("Threads:")[1].split()[0]), maps,
+                    int(status.split("VmRSS:")[1].split()[0]))
+        def rounds(count):
+            for i in range(count):
+                group = dist.new_group()
+                tensor = torch.ones(10)
+                dist.all_reduce(tensor, group=group)
+                if i % 10 == 0:
+                    dist.all_reduce(tensor, group=group, async_op=True).wait()
+                    if rank == 0:
+                        dist.send(tensor, 1, group=group)
+                    else:
+                        dist.recv(tensor, 0, group=group)
+                dist.destroy_process_group(group)
+                del group
+            dist.barrier()
+        rounds(50)
+        before = resources()
+        rounds({rounds})
+        after = resources()
+        print("before", before, "after", after, flush=True)
+        assert before[:3] == after[:3], (before, after)
+        assert after[3] - before[3] < 20000, (before, after)
+        """)
+    print(re.findall("before.*", output))
+
+
+def test_memory_of_operations():
+    count = os.environ.get("HMC_TEST_OPERATIONS", "100000")
+    output = job(2, f"""
+        def rss():
+            return int(open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
+        tensor, out = torch.ones(16), [torch.ones(16) for _ in range(ranks)]
+        def operations(count):
+            for i in range(count // 5):
+                dist.all_reduce(tensor)
+                dist.all_reduce(tensor, async_op=True).wait()
+                dist.all_gather(out, tensor)
+                dist.broadcast(tensor, 0, async_op=True)
+                work = dist.isend(tensor, 1 - rank)
+                dist.recv(out[0], 1 - rank)
+                work.wait()
+                tensor.fill_(1)
+            dist.barrier()
+        operations(10000)
+        before = rss()
+        operations({count})
+        after = rss()
+        print("KiB before", before, "after", after, flush=True)
+        assert after - before < 4000, (before, after)
+        """)
+    print(re.findall("KiB.*", output))
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
+    for each in names:
+        globals()[each]()
+        print(f"ok {each}", flush=True)
