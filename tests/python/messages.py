@@ -135,6 +135,17 @@ def test_truncation_names_both_sides(rt):
         rt.world.isend(bytes(length), right, 3)
         error = raises(hmc.Mismatch, f"rank {left} sent {length} bytes", rt.world.irecv(out, left).wait)
         assert error.operation == "irecv" and out == b"x" * 99
+        # A request raises its error each time.
+        received, other = rt.world.irecv(out, left, 3), rt.world.irecv(bytearray(1), left, 4)
+        rt.world.isend(bytes(length), right, 3)
+        text = f"rank {left} sent {length} bytes"
+        raises(hmc.Mismatch, text, hmc.wait_any, [other, received])
+        assert received.done and not other.done
+        for again in (received.wait, received.test, lambda: hmc.wait_all([received])):
+            raises(hmc.Mismatch, text, again)
+        rt.world.barrier()
+        rt.world.isend(b"4", right, 4)
+        assert hmc.wait_any([other, received]) == 0 and hmc.wait_any([other, received]) is None
         # The team is usable.
         check_status(rt.world.sendrecv(b"12", right, out, left), left, 0, 2)
         rt.world.barrier()
