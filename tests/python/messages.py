@@ -196,6 +196,25 @@ def test_requests_hold_their_arrays(rt):
     rt.world.barrier()
 
 
+def test_many_dropped_requests(rt):
+    """Each request looks at some of the dropped ones; all are freed in the end."""
+    right, left = neighbours(rt.world)
+    array, out = bytearray(16384), bytearray(16384)
+    references = sys.getrefcount(array)
+    for _ in range(300):
+        rt.world.isend(array, right, 1)
+    for _ in range(300):
+        rt.world.recv(out, left, 1)
+    rt.world.barrier()  # all are complete, though maybe not yet known to be
+    for _ in range(10**5):
+        if sys.getrefcount(array) == references:
+            break
+        rt.world.isend(b"", rt.rank, 2)
+        rt.world.recv(out, rt.rank, 2)
+    assert sys.getrefcount(array) == references
+    rt.world.barrier()
+
+
 def test_wait_with_a_timeout(rt):
     right, left = neighbours(rt.world)
     out = np.zeros(1, np.int64)
