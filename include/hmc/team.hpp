@@ -169,7 +169,8 @@ class HMC_API Team {
   MessageStatus recv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag);
   /// The buffer stays in use until the request is complete. Request::abandon doesn't cancel a send.
   Request isend(const void* data, std::size_t bytes, int destination, int tag = 0);
-  /// `status`, if not null, is written before the request is complete, and stays in use until then.
+  /// `status`, if not null, is written before the request is complete, also after a truncation, and stays in use until
+  /// then.
   /// Request::abandon cancels a receive that no message has matched. Else the buffer stays in use until it is complete.
   Request irecv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag,
                 MessageStatus* status = nullptr);

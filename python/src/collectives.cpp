@@ -506,9 +506,8 @@ void define_collectives(nb::class_<TeamObject>& team) {
   collective<Allreduce, H, H, H, H, bool>(
       team,
       "Combine the arrays of all ranks into `out` of every rank.\n\nop: hmc.sum, \"sum\", ... (see Op). dtype: an "
-      "element "
-      "type that the array doesn't state, for example \"bf16\". deterministic: the result's bits don't depend on the "
-      "algorithm and the placement of ranks.",
+      "element type that the array doesn't state, for example \"bf16\". deterministic: the result's bits don't depend "
+      "on the algorithm and the placement of ranks.",
       array, out, op, dtype, deterministic);
   collective<ReduceScatter, H, H, H, H, bool>(
       team,

@@ -57,7 +57,7 @@ void throw_if_signalled() {
 
 Job::~Job() {
   // The Runtime ends first: then no operation uses the arrays, which are destroyed after it.
-  std::vector<Abandoned> abandoned = std::move(abandoned_);
+  const std::vector<Abandoned> abandoned = std::move(abandoned_), failed = std::move(failed_);
   retired_.clear();
   [[maybe_unused]] const hmc::Runtime ended = std::move(runtime);
 }
@@ -65,19 +65,29 @@ Job::~Job() {
 void Job::sweep() {
   if (abandoned_.empty()) [[likely]]
     return;
+  constexpr int looks = 4;      // more than the operations that a call may add, so that all are freed in the end
   std::vector<Abandoned> over;  // destroyed after the call: then Python code may run
   const Call call(*this);
-  std::erase_if(abandoned_, [&](Abandoned& each) {
-    if (each.has_failed) return false;
+  for (int look = 0; look < looks && !abandoned_.empty(); ++look) {
+    if (next_abandoned_ >= abandoned_.size()) next_abandoned_ = 0;
+    Abandoned& each = abandoned_[next_abandoned_];
     try {
-      if (!each.request.test()) return false;
-    } catch (const hmc::Error&) {
-      each.has_failed = true;
-      return false;
+      if (!each.request.test()) {
+        ++next_abandoned_;
+        continue;
+      }
+    } catch (const hmc::Error& error) {
+      each.has_failed = !is_truncation(error, each.result);
     }
-    over.push_back(std::move(each));
-    return true;
-  });
+    (each.has_failed ? failed_ : over).push_back(std::move(each));
+    if (&each != &abandoned_.back()) each = std::move(abandoned_.back());
+    abandoned_.pop_back();
+  }
+}
+
+bool is_truncation(const hmc::Error& error, nb::handle result) {
+  if (error.code() != Code::mismatch || !nb::isinstance<hmc::MessageStatus>(result)) return false;
+  return nb::inst_ptr<hmc::MessageStatus>(result)->source != hmc::any_source;  // a message was there
 }
 
 Call::Call(Job& job) : job_(job) {

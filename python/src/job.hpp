@@ -30,6 +30,10 @@ struct Abandoned {
   hmc::Team team = {};      ///< a collective's or message's
 };
 
+/// The error ended a receive, whose array isn't in use any more: the message was too long for it. `result`: of the
+/// request.
+bool is_truncation(const hmc::Error& error, nb::handle result);
+
 /// The Runtime and what its teams, windows and requests share.
 ///
 /// THREADS. HMC takes one thread at a time per Runtime. A call holds the lock, so calls of several Python threads are
@@ -52,11 +56,15 @@ class Job {
     }
   }
   /// Keeps the buffers of an operation whose request is gone. Needs the GIL.
-  void abandon(Abandoned operation) { abandoned_.push_back(std::move(operation)); }
-  /// Frees the buffers of abandoned operations that are complete. A call; needs the GIL.
+  void abandon(Abandoned operation) { (operation.has_failed ? failed_ : abandoned_).push_back(std::move(operation)); }
+  /// Looks at a few abandoned operations, in turn, and frees the buffers of those that are complete. A call; needs the
+  /// GIL.
   void sweep();
   /// After the Runtime was closed: no operation uses a buffer. Needs the GIL.
-  void drop_abandoned() noexcept { abandoned_.clear(); }
+  void drop_abandoned() noexcept {
+    abandoned_.clear();
+    failed_.clear();
+  }
 
  private:
   friend class Call;
@@ -66,7 +74,10 @@ class Job {
   // Relaxed: a thread compares it with itself only, and only that thread stores its own id.
   std::atomic<pthread_t> owner_{0};
   std::vector<std::variant<hmc::Team, hmc::Window, hmc::Plan>> retired_;  // accessed with the GIL
-  std::vector<Abandoned> abandoned_;                                      // accessed with the GIL
+  // Accessed with the GIL:
+  std::vector<Abandoned> abandoned_;
+  std::size_t next_abandoned_ = 0;  // the first that sweep() looks at
+  std::vector<Abandoned> failed_;
 };
 
 /// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock. The wait

@@ -41,30 +41,14 @@ RequestObject* irecv(TeamObject& self, nb::handle array, int source, int tag) {
 
 hmc::MessageStatus sendrecv(TeamObject& self, nb::handle array, int destination, nb::handle out, int source,
                             int send_tag, int receive_tag) {
-  std::vector<Array> arrays;
-  arrays.emplace_back("sendrecv", "array", array, Access::read);
-  arrays.emplace_back("sendrecv", "out", out, Access::write);
-  const Array &from = arrays[0], &into = arrays[1];
+  const Array from("sendrecv", "array", array, Access::read), into("sendrecv", "out", out, Access::write);
   const auto *const sent = static_cast<const char*>(from.data()), *const received = static_cast<char*>(into.data());
   if (sent < received + into.bytes() && received < sent + from.bytes())
     throw nb::value_error("sendrecv: array and out overlap");
-  // After a failure of the receive the send may still be in flight.
-  const auto keep = [&] {
-    for (Array& each : arrays) each.keep();
-    self.job->abandon({{}, std::move(arrays), true});
-  };
-  try {
-    return blocking(*self.job, [&] {
-      return self.team.sendrecv(from.data(), from.bytes(), destination, send_tag, into.data(), into.bytes(), source,
-                                receive_tag);
-    });
-  } catch (const hmc::Error& error) {
-    if (error.code() != Code::bad_rank && error.code() != Code::invalid_argument) keep();
-    throw;
-  } catch (const nb::python_error&) {  // a signal handler has raised an exception
-    keep();
-    throw;
-  }
+  return blocking(*self.job, [&] {
+    return self.team.sendrecv(from.data(), from.bytes(), destination, send_tag, into.data(), into.bytes(), source,
+                              receive_tag);
+  });
 }
 
 nb::object iprobe(TeamObject& self, int source, int tag) {
@@ -119,8 +103,7 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
           },
           array, destination, tag,
           "Send the array's bytes to a rank, and return when the array may be reused: up to 8 KiB usually at once, "
-          "else "
-          "when the receiver has them.\n\n"
+          "else when the receiver has them.\n\n"
           ">>> import hmc, numpy as np\n"
           ">>> with hmc.init() as rt:\n"
           "...     rt.world.send(np.arange(3.0), rt.rank, tag=7)       # to itself\n"
@@ -132,7 +115,9 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
           "recv", recv, array, source, wanted_tag,
           "Receive a message of at most the array's bytes, and return its MessageStatus.\n\nIt is the first message of "
           "its source that matches. A longer message than the array is hmc.Mismatch, and is dropped. After hmc.Timeout "
-          "or Ctrl-C the receive is cancelled, and may be repeated.")
+          "or Ctrl-C the receive is cancelled, and may be repeated.\n\nOther threads' calls on the Runtime wait until "
+          "it returns, sends too. A thread that receives while others send uses irecv, and polls test() with short "
+          "sleeps.")
       .def("isend", isend, array, destination, tag,
            "Non-blocking send. The array is in use until the Request is complete.")
       .def("irecv", irecv, array, source, wanted_tag,
@@ -162,7 +147,8 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
             return blocking(*self.job, [&] { return self.team.probe(from, with); });
           },
           source, wanted_tag,
-          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.")
+          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.\n\nOther "
+          "threads' calls on the Runtime wait until it returns: with several threads, poll iprobe().")
       .def("iprobe", iprobe, source, wanted_tag,
            nb::sig("def iprobe(self, source: int = -1, tag: int = -1) -> MessageStatus | None"),
            "As probe, without waiting: None if there is no such message.")

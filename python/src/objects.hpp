@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,8 +65,9 @@ struct RequestObject {
   RequestObject(const RequestObject&) = delete;
   RequestObject& operator=(const RequestObject&) = delete;
 
-  /// After the request was complete or has failed.
-  void finish(bool has_failed);
+  void finish() noexcept;
+  /// The request is over, and each later wait and test throws the error.
+  void fail(const hmc::Error& error);
 
   std::shared_ptr<Job> job;
   hmc::Request request;
@@ -74,6 +76,7 @@ struct RequestObject {
   hmc::Team team;     ///< an operation ends with the last handle of its team
   nb::object window;
   bool is_over = false;
+  std::optional<hmc::Error> failure;
 
  private:
   RequestObject(std::shared_ptr<Job> job, hmc::Request request, std::vector<Array> arrays, nb::object result);

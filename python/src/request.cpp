@@ -18,10 +18,15 @@ RequestObject::~RequestObject() {
     job->retire(std::move(team));
 }
 
-void RequestObject::finish(bool has_failed) {
+void RequestObject::finish() noexcept {
   is_over = true;
-  if (has_failed && !arrays.empty()) job->abandon({{}, std::move(arrays), true, result});
   arrays.clear();
+}
+
+void RequestObject::fail(const hmc::Error& error) {
+  failure = error;
+  if (!arrays.empty() && !is_truncation(error, result)) job->abandon({{}, std::move(arrays), true, result});
+  finish();
 }
 
 PlanObject::~PlanObject() {
@@ -32,20 +37,29 @@ PlanObject::~PlanObject() {
 
 namespace {
 
+bool is_empty(const hmc::Request& request) { return request.raw().operation == nullptr; }
+
+/// The error of a request that a signal handler's exception has ended.
+hmc::Error interruption(const char* operation) {
+  return hmc::Error(Code::timeout, operation, "an exception of a signal handler ended an earlier wait");
+}
+
 /// Calls `function`, which completes the request unless it returns false. After a timeout the request stays valid.
 template <typename Function> bool complete(RequestObject& self, const Function& function) {
+  if (self.failure) throw hmc::Error(*self.failure);
   if (self.is_over) return true;
+  const char* const operation = self.request.raw().operation;
   try {
     if (!function()) return false;
   } catch (const hmc::Error& error) {
     // At a timeout of its own, a request stays valid. At the job's timeout a collective has failed.
-    if (error.code() != Code::timeout || self.request.raw().operation == nullptr) self.finish(true);
+    if (error.code() != Code::timeout || is_empty(self.request)) self.fail(error);
     throw;
   } catch (const nb::python_error&) {  // a signal handler's exception, instead of an Error
-    if (self.request.raw().operation == nullptr) self.finish(true);
+    if (is_empty(self.request)) self.fail(interruption(operation));
     throw;
   }
-  self.finish(false);
+  self.finish();
   return true;
 }
 
@@ -76,10 +90,22 @@ nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<do
   if (objects.empty()) return nb::none();
   std::vector<hmc::Request> requests = requests_of(objects);
   const hmc::Timeout timeout = timeout_of(seconds);
-  const std::size_t done = blocking(*objects.front()->job, [&] { return hmc::Request::wait_any(requests, timeout); });
-  if (done == hmc::Request::none) return nb::none();
-  objects[done]->finish(false);
-  return nb::int_(done);
+  const auto fail = [&](const auto& error_of) {  // the failed ones, and after a rank's death all, are empty now
+    for (std::size_t i = 0; i < objects.size(); ++i)
+      if (!objects[i]->is_over && is_empty(requests[i])) objects[i]->fail(error_of(*objects[i]));
+  };
+  try {
+    const std::size_t done = blocking(*objects.front()->job, [&] { return hmc::Request::wait_any(requests, timeout); });
+    if (done == hmc::Request::none) return nb::none();
+    objects[done]->finish();
+    return nb::int_(done);
+  } catch (const hmc::Error& error) {
+    fail([&](const RequestObject&) { return error; });
+    throw;
+  } catch (const nb::python_error&) {
+    fail([&](const RequestObject& object) { return interruption(object.request.raw().operation); });
+    throw;
+  }
 }
 
 }  // namespace
@@ -92,7 +118,8 @@ void define_requests(nb::module_& module) {
       .def("wait", wait, nb::arg("timeout") = nb::none(),
            "Wait for completion, and return the output array; irecv: the MessageStatus; None if the call has "
            "neither.\n\ntimeout: in seconds; then "
-           "hmc.Timeout, and the request stays valid. None: the job's timeout.")
+           "hmc.Timeout, and the request stays valid. None: the job's timeout. A failed request raises its error each "
+           "time.")
       .def("test", test, "Return True if the operation is complete. Doesn't wait.")
       .def_prop_ro(
           "done", [](const RequestObject& self) { return self.is_over; },
@@ -111,7 +138,7 @@ void define_requests(nb::module_& module) {
       },
       nb::arg("requests"), nb::arg("timeout") = nb::none(), "Wait for all requests; the timeout applies to each.");
   module.def("wait_any", wait_any, nb::arg("requests"), nb::arg("timeout") = nb::none(),
-             "Wait until one request is complete, and return its index. None: all were complete before.");
+             "Wait until one request is complete, and return its index. None: all were complete or had failed before.");
 
   nb::class_<PlanObject>(module, "Plan",
                          "A persistent collective: its arguments are checked once, and each run uses the same arrays.")

@@ -237,8 +237,8 @@ void Messenger::finish(Operation& operation, const Status& status) noexcept {
   operation.outcome = status;
   if (!operation.is_send && status.ok()) {
     if (operation.copies != nullptr) operation.outcome = operation.copies->finish();
-    if (operation.status != nullptr) *operation.status = operation.got;
   }
+  if (operation.status != nullptr && (status.ok() || status.code == Code::mismatch)) *operation.status = operation.got;
   operation.copies.reset();
   operation.stage = Stage::over;
   --in_flight_;
@@ -387,17 +387,17 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
     const bool is_over = !operation.is_under_way() && (!operation.is_send || operation.peer->puts.empty());
     return is_over || !failure_.ok();
   };
-  const auto comes_in_pieces = [&]() noexcept {
+  const auto moved = [&]() noexcept {
     const auto guard = hold();
-    return operation.stage == Stage::granting || (operation.stage == Stage::published && operation.moved > 0);
+    return operation.moved;
   };
   const int world = operation.peer != nullptr ? operation.peer->world : -1;
   const base::WaitNote note{call.activity, world, 0, this, call.bytes};
   Status waited;
-  for (std::uint64_t before = 0;;) {  // a message in pieces may take longer than the timeout
-    before = moves();
+  for (;;) {  // a message in pieces may take longer than the timeout
+    const std::uint64_t before = moved();
     waited = fabric_.waiter.until(note, over, fabric_.timeout);
-    if (waited.code != Code::timeout || moves() == before || base::is_interrupted() || !comes_in_pieces()) break;
+    if (waited.code != Code::timeout || moved() == before || base::is_interrupted()) break;
   }
   const Status status = waited.ok() ? outcome : waited;
   {
@@ -444,12 +444,12 @@ void Messenger::abandon(std::uint64_t ticket) noexcept {
   unshare_if_idle();
 }
 
-/// In a long wait for the messages of note.peer; -1: of any rank.
+/// In a long wait for note.peer; -1: for any rank.
 Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
-  if (note.peer >= 0) {
+  if (note.peer >= 0 && note.activity != base::Activity::send) {
     const auto guard = hold();
     if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
-      return Status::failure(Code::error, "an earlier send of this rank has timed out", note.peer);
+      return Status::failure(Code::error, "an earlier send of the rank has timed out", note.peer);
   }
   int closing = note.peer;
   if (note.peer >= 0) {
@@ -493,6 +493,13 @@ void Messenger::throw_error(const Status& status, const char* name, int world, s
   const int cause = status.peer >= 0 ? status.peer : world;
   if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause); other != nullptr && !status.ok())
     other->throw_failure(status, name);
+  const auto is_after_timeout = [&] {  // of an earlier send to or from the rank: no death is the cause
+    const auto guard = hold();
+    const Peer* const peer = cause >= 0 ? peers_[static_cast<std::size_t>(cause)].get() : nullptr;
+    return peer != nullptr && (peer->revoked || is_revoked(*peer));
+  };
+  if (status.code == Code::error && is_after_timeout())
+    rma::throw_known(fabric_, status, {name, world, 0, bytes, true});
   rma::throw_status(fabric_, status, {name, world, 0, bytes, true});
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <thread>
 
+#include "runtime/base/interrupt.hpp"
 #include "runtime/rma/operation_scope.hpp"
 #include "runtime/rma/window_core.hpp"
 
@@ -48,14 +49,22 @@ void throw_closed_runtime(const Fabric& fabric, const char* operation) {
 namespace {
 
 /// If a rank has died, further failures follow: connections break, and ranks that unwind close their windows. The
-/// control plane reports the death before them, or shortly after. Then the death is the cause.
+/// control plane reports the death before them, or shortly after. Then the death is the cause. The program's interrupt
+/// ends this wait.
 base::Status first_cause(const Fabric& fabric, const base::Status& status) {
   const bool may_follow = status.code == Code::peer_failed || (status.code == Code::error && status.peer >= 0) ||
                           status.code == Code::aborted;
   if (!may_follow) return status;
   const base::NodePage& page = fabric.waiter.page();
   const auto limit = base::Deadline::after(std::chrono::seconds(1));
-  while (page.aborted().ok() && !limit.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  base::Deadline check = base::Deadline::after(std::chrono::nanoseconds(0));
+  while (page.aborted().ok() && !limit.expired()) {
+    if (check.expired()) {
+      if (base::is_interrupted()) break;
+      check = base::Deadline::after(std::chrono::nanoseconds(base::interrupt_interval_ns));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   const base::Status aborted = page.aborted();
   return aborted.ok() ? status : aborted;
 }
@@ -63,7 +72,10 @@ base::Status first_cause(const Fabric& fabric, const base::Status& status) {
 }  // namespace
 
 void throw_status(const Fabric& fabric, const base::Status& found, const CallSite& call) {
-  const base::Status status = first_cause(fabric, found);
+  throw_known(fabric, first_cause(fabric, found), call);
+}
+
+void throw_known(const Fabric& fabric, const base::Status& status, const CallSite& call) {
   ErrorDetail detail;
   detail.code = status.code;
   detail.operation = call.operation;

@@ -175,6 +175,8 @@ struct CallSite {
   bool has_extent = false;
 };
 [[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
+/// As throw_status, for a failure that isn't the effect of a rank's death.
+[[noreturn]] void throw_known(const Fabric& fabric, const base::Status& status, const CallSite& call);
 inline void require(const Fabric& fabric, const base::Status& status, const CallSite& call) {
   if (!status.ok()) [[unlikely]]
     throw_status(fabric, status, call);

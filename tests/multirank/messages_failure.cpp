@@ -191,6 +191,52 @@ TEST_P(MessagesFailure, large_send_that_times_out_fails_the_pair) {
   });
 }
 
+// Only the message's own progress extends the deadline of its send. The last rank stops after its first answer, while
+// rank 1's messages arrive at rank 0.
+TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
+  if (ranks() < 3 || nodes() == 1) GTEST_SKIP() << "between nodes a large message is sent in pieces";
+  std::barrier step(ranks());
+  std::atomic<bool> is_over{false};
+  std::vector<std::byte> huge(16 << 20), into(huge.size());
+  run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    rma::Fabric& fabric = fabric_of(runtime);
+    if (runtime.rank() == last()) {
+      const Request request = world.irecv(into.data(), into.size(), 0, 1);
+      const std::lock_guard guard(fabric.background.lock());  // its progress thread does nothing
+      const std::uint64_t before = fabric.messages->moves();
+      step.arrive_and_wait();
+      wait_for([&] {
+        for (const auto& wire : fabric.wires) wire->progress();
+        return fabric.messages->step(progress::Started::By::owner) > 0 || fabric.messages->moves() != before;
+      });
+      wait_for([&] {
+        for (const auto& wire : fabric.wires) wire->progress();
+        return is_over.load();
+      });
+    } else {
+      step.arrive_and_wait();
+      if (runtime.rank() == 0) {
+        set_deadline(runtime, 1s);
+        try {
+          world.send(huge.data(), huge.size(), last(), 1);
+          ADD_FAILURE();
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::timeout) << error.what();
+        }
+        is_over = true;
+        set_deadline(runtime, 60s);
+      } else if (runtime.rank() == 1) {
+        const auto limit = Clock::now() + 30s;
+        for (std::vector<Request> sent; !is_over && Clock::now() < limit; std::this_thread::sleep_for(1ms))
+          sent.push_back(world.isend(buffer(runtime), 8, 0, 2));
+        EXPECT_TRUE(is_over);
+      }
+    }
+    step.arrive_and_wait();
+  });
+}
+
 // Each rank sends a large message to the next one and receives the previous rank's into a buffer that is too small. The
 // sends end with the calls, and the team stays usable.
 TEST_P(MessagesFailure, truncation_in_sendrecv_ends_its_send) {

@@ -42,7 +42,7 @@ def expect_error(kind, call):
 def test_messages_leak_no_references():
     with hmc.init() as rt:
         world, a, out, text, value = rt.world, np.zeros(8), np.zeros(8), b"12345678", {"x": [1, 2]}
-        large = bytearray(10_000)  # a rendezvous message
+        large, short = bytearray(10_000), bytearray(7)  # large: a rendezvous message
 
         def pair():
             received, sent = world.irecv(out), world.isend(a, 0)
@@ -60,7 +60,15 @@ def test_messages_leak_no_references():
 
         def truncated():
             world.send(a, 0)
-            expect_error(hmc.Mismatch, lambda: world.recv(bytearray(7)))
+            expect_error(hmc.Mismatch, lambda: world.recv(short))
+
+        def truncated_request():
+            world.isend(a, 0)
+            expect_error(hmc.Mismatch, world.irecv(short).wait)
+
+        def truncated_and_dropped():
+            world.irecv(short)
+            world.isend(a, 0)
 
         def settle():
             """Completes dropped requests. The next request frees their arrays."""
@@ -73,10 +81,12 @@ def test_messages_leak_no_references():
             "rendezvous": rendezvous, "bytes": lambda: world.sendrecv(text, 0, large),
             "probe": lambda: (world.send(a, 0, 3), world.probe(0, 3), world.iprobe(), world.recv(out, 0, 3)),
             "iprobe": world.iprobe, "objects": lambda: (world.send_object(value, 0), world.recv_object()),
-            "truncated": truncated, "wrong rank": lambda: expect_error(hmc.Error, lambda: world.sendrecv(a, 5, out)),
+            "truncated": truncated, "truncated irecv": truncated_request, "truncated and dropped": truncated_and_dropped,
+            "truncated sendrecv": lambda: expect_error(hmc.Mismatch, lambda: world.sendrecv(a, 0, short)), "wrong rank": lambda: expect_error(hmc.Error, lambda: world.sendrecv(a, 5, out)),
             "wrong array": lambda: expect_error(ValueError, lambda: world.isend(a[::2], 0)),
         }
-        expect_no_leaks(calls, (a, out, text, large, value, world), settle, ("truncated", "wrong rank", "wrong array"))
+        few = [name for name in calls if name.startswith(("truncated", "wrong"))]
+        expect_no_leaks(calls, (a, out, text, large, short, value, world), settle, few)
 
 
 def collective_arguments(size, root):
@@ -194,11 +204,18 @@ def test_ctrl_c_ends_waits_for_messages():
     program = f"""
         import asyncio
         sys.path.insert(0, {here!r})
-        import processes
+        import every_call, processes
         rt = hmc.init()
         world, out, large = rt.world, bytearray(8), bytearray(10**6)
         async def receive(request):
             await request
+        def expect_errors(call, what):
+            # No call waits for a rank's death.
+            begin = time.monotonic()
+            for _ in range(50):
+                every_call.expect_error(hmc.Error, call)
+            assert time.monotonic() - begin < 25
+            print(f"failed at once: {{what}}", flush=True)
         if rt.rank == 0:
             one, two = world.irecv(out, 1, 5), world.irecv(bytearray(8), 1, 6)
             waits = {{
@@ -216,19 +233,25 @@ def test_ctrl_c_ends_waits_for_messages():
             # A large send ends the messages in its direction.
             for name, wait in {{"isend": world.isend(large, 1, 8).wait, "send": lambda: world.send(large, 1, 9)}}.items():
                 print(f"interrupted {{name}}: {{processes.interrupted(wait) * 1000:.0f}} ms", flush=True)
+            expect_errors(lambda: world.send(b"", 1), "rank 0")
+            every_call.expect_error(hmc.Error, lambda: world.recv(out, 1, 12))  # until rank 1 ends
             os._exit(0)
         world.recv(out)
         for tag in (7, 5, 6):
             world.send(b"message%d" % tag, 0, tag)
         try:
-            world.recv(out, 0, 10)  # until rank 0 ends
+            world.recv(out, 0, 10)  # until rank 0 has interrupted its send
         except hmc.Error:
-            os._exit(0)
+            expect_errors(lambda: world.recv(out, 0, 10), "rank 1")
+        # This rank's direction is usable, until Ctrl-C here.
+        print(f"interrupted both: {{processes.interrupted(lambda: world.send(large, 0, 11)) * 1000:.0f}} ms", flush=True)
+        os._exit(0)
     """
     for nodes in ("1", "2"):
         output = job(2, program, "--nodes", nodes)
         print(output)
-        assert output.count("interrupted") == 11 and "Traceback" not in output, output
+        assert output.count("interrupted") == 12 and output.count("failed at once") == 2, output
+        assert "Traceback" not in output, output
 
 
 def test_a_killed_rank_ends_messages():

@@ -135,6 +135,17 @@ def test_truncation_names_both_sides(rt):
         rt.world.isend(bytes(length), right, 3)
         error = raises(hmc.Mismatch, f"rank {left} sent {length} bytes", rt.world.irecv(out, left).wait)
         assert error.operation == "irecv" and out == b"x" * 99
+        # A request raises its error each time.
+        received, other = rt.world.irecv(out, left, 3), rt.world.irecv(bytearray(1), left, 4)
+        rt.world.isend(bytes(length), right, 3)
+        text = f"rank {left} sent {length} bytes"
+        raises(hmc.Mismatch, text, hmc.wait_any, [other, received])
+        assert received.done and not other.done
+        for again in (received.wait, received.test, lambda: hmc.wait_all([received])):
+            raises(hmc.Mismatch, text, again)
+        rt.world.barrier()
+        rt.world.isend(b"4", right, 4)
+        assert hmc.wait_any([other, received]) == 0 and hmc.wait_any([other, received]) is None
         # The team is usable.
         check_status(rt.world.sendrecv(b"12", right, out, left), left, 0, 2)
         rt.world.barrier()
@@ -182,6 +193,25 @@ def test_requests_hold_their_arrays(rt):
     rt.world.isend(b"", right, 4)  # the next request of this rank frees them
     rt.world.recv(bytearray(0), left, 4)
     assert sys.getrefcount(out) == references
+    rt.world.barrier()
+
+
+def test_many_dropped_requests(rt):
+    """Each request looks at some of the dropped ones; all are freed in the end."""
+    right, left = neighbours(rt.world)
+    array, out = bytearray(16384), bytearray(16384)
+    references = sys.getrefcount(array)
+    for _ in range(300):
+        rt.world.isend(array, right, 1)
+    for _ in range(300):
+        rt.world.recv(out, left, 1)
+    rt.world.barrier()  # all are complete, though maybe not yet known to be
+    for _ in range(10**5):
+        if sys.getrefcount(array) == references:
+            break
+        rt.world.isend(b"", rt.rank, 2)
+        rt.world.recv(out, rt.rank, 2)
+    assert sys.getrefcount(array) == references
     rt.world.barrier()
 
 
