@@ -276,6 +276,8 @@ def test_nothing_leaks():
         "legacy capsule": lambda: hmc.Buffer.from_array(hmc.Buffer(10).__dlpack__()),
         "host": lambda: np.asarray(hmc.Buffer.from_array(device).host()), "on": lambda: hmc.Buffer.from_array(source).on("cuda"),
         "interface": lambda: hmc.Buffer(5, "int8", "cuda", stream=stream).__cuda_array_interface__,
+        "numpy's capsule": lambda: hmc.Buffer.from_array(source.__dlpack__()), "memoryview": lambda: memoryview(hmc.Buffer(10)),
+        "bytes": lambda: bytes(hmc.Buffer(10, allocator="cuda")), "assign": lambda: hmc.Buffer(1).assign(hmc.Buffer(10)),
         "grow": lambda: grow(hmc.Buffer(100)), "no attribute": lambda: hasattr(hmc.Buffer(1), "__cuda_array_interface__"),
         "error": lambda: raises(TypeError, lambda: hmc.Buffer.from_array(np.zeros(1, bool))),
     }
