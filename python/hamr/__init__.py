@@ -153,6 +153,8 @@ class _Buffer:
             self._data.set_order(**self._order())
 
     def _adopt(self, data, strm, sync):
+        if data.allocator not in _ALLOCATORS:
+            raise TypeError(f"buffer: HAMR has no allocator for {data.allocator} memory")
         self._data = data
         self._alloc = _ALLOCATORS.index(data.allocator)
         self._strm, self._sync = strm if isinstance(strm, stream) else stream(strm), sync
@@ -286,20 +288,17 @@ _BY_DTYPE = {made.dtype: made for made in (
 
 
 def buffer(obj, **kwargs):
-    """A buffer over the memory of an object with an array interface, without a copy.
+    """A buffer over the memory of an array, a tensor or another object that hmc.Buffer.from_array reads, without a copy.
 
     It holds the object. stream=: by default the object's, else the default stream of the calling thread. sync=: by default
     buffer_transfer_sync_host.
     """
-    interface = getattr(obj, "__cuda_array_interface__", None) or getattr(obj, "__array_interface__", None)
-    if interface is None:
-        raise AttributeError("buffer: the object has neither __cuda_array_interface__ nor __array_interface__")
     data = hmc.Buffer.from_array(obj)
     if data.dtype not in _BY_DTYPE:
         raise TypeError(f"buffer: HAMR has no buffers of {data.dtype}")
     strm = kwargs.get("stream")
     if strm is None:
-        strm = interface.get("stream")
+        strm = (getattr(obj, "__cuda_array_interface__", None) or {}).get("stream")
     made = _BY_DTYPE[data.dtype]
     self = made.__new__(made)
     self._adopt(data, _PER_THREAD if strm is None else strm, kwargs.get("sync", buffer_transfer_sync_host))

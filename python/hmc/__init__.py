@@ -16,16 +16,18 @@ True
 
 - ``Runtime``: this rank's membership in the job. ``Runtime.world``: the ``Team`` of all ranks.
 - ``Team``: the collectives. Blocking (``allreduce``), non-blocking (``iallreduce`` returns a ``Request``; ``await`` it in
-  asyncio) and persistent (``plan_allreduce``). And messages with tags: ``send``, ``recv``, ``isend``, ``irecv``, ``sendrecv``,
+  asyncio) and persistent (``plan_allreduce``). Messages have tags: ``send``, ``recv``, ``isend``, ``irecv``, ``sendrecv``,
   ``probe``. Objects travel by pickle only in functions that say so (``broadcast_object``, ``send_object``).
 - ``Window``: put, get, signals and atomics; ``Window.array`` is a numpy view of a rank's memory.
+- ``Buffer``: a vector in the memory of a device or of the host; numpy, torch and cupy share it. ``import hamr`` has HAMR's
+  Python API over it.
 - ``Error``: the base of HMC's exceptions, with code, rank, peer and operation. Beneath it: ``PeerFailed``, ``Timeout``,
   ``Mismatch``.
 - ``Session``: transfers between processes without a launcher, in the form of HMC's older Python package
   (``help(hmc.session)``).
 
-Arrays are objects with the buffer protocol, DLPack, ``__cuda_array_interface__`` or ``__array_interface__``. HMC uses their
-memory directly. A non-contiguous array is a ValueError.
+Arrays are Buffers, and objects with the buffer protocol, DLPack, ``__cuda_array_interface__`` or ``__array_interface__``. HMC
+uses their memory directly. A non-contiguous array is a ValueError.
 
 Calls that wait release the GIL. Python's signal handlers run in them: Ctrl-C ends a wait within 100 ms. A collective that
 was ended so has failed on its team, as after a timeout.

@@ -10,11 +10,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <hmc/buffer.hpp>
 
+#include "python/src/buffer.hpp"
 #include "python/src/dlpack.hpp"
 
 namespace hmc::python {
@@ -127,8 +129,9 @@ std::optional<DType> type_of_dlpack(nb::dlpack::dtype type) noexcept {
 void await_stream(const char* operation, const char* name, const void* address, void* stream) {
   const hmc::Place place = hmc::Place::of(address);
   if (place.allocator == hmc::Allocator::host_malloc)
-    throw_error(PyExc_ValueError,
-                intro(operation, name) + " is in device memory that no driver knows which HMC has opened");
+    throw_error(
+        PyExc_ValueError,
+        intro(operation, name) + " is in device memory, but no vendor library that HMC has opened knows this address");
   const nb::gil_scoped_release unlocked;
   hmc::Buffer<std::byte>(place, {hmc::TransferMode::async, stream}).synchronize();
 }
@@ -140,6 +143,20 @@ const nb::dlpack::dltensor* tensor_of(nb::handle capsule) {
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor") != 0)
     return &static_cast<LegacyTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"))->tensor;
   return nullptr;
+}
+
+/// Takes the tensor out of a capsule, as its consumer; null if another consumer was faster.
+template <typename Tensor> std::unique_ptr<void, void (*)(void*)> consume(PyObject* capsule) noexcept {
+  using Owned = std::unique_ptr<void, void (*)(void*)>;
+  constexpr bool is_versioned = std::is_same_v<Tensor, VersionedTensor>;
+  const char* const name = is_versioned ? "dltensor_versioned" : "dltensor";
+  if (PyCapsule_IsValid(capsule, name) == 0) return Owned(nullptr, nullptr);
+  void* const tensor = PyCapsule_GetPointer(capsule, name);
+  PyCapsule_SetName(capsule, is_versioned ? "used_dltensor_versioned" : "used_dltensor");
+  return Owned(tensor, [](void* each) {
+    auto* const owned = static_cast<Tensor*>(each);
+    if (owned->deleter != nullptr) owned->deleter(owned);
+  });
 }
 
 /// Calls the object's __dlpack__. `stream`: DLPack's number of the stream on which the caller uses the memory.
@@ -251,7 +268,9 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
       return;
     }
   }
-  if (PyObject_CheckBuffer(o)) {
+  if (std::optional<Lent> lent = lent_by(object)) {
+    from_hmc(operation, name, *std::move(lent));
+  } else if (PyObject_CheckBuffer(o)) {
     from_buffer(operation, name, access);
   } else if (PyCapsule_CheckExact(o)) {
     from_dlpack(operation, name, object, access);
@@ -271,7 +290,10 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
     // Null or absent: no work is in flight. 1: the legacy default stream, which is null for the drivers.
     const nb::object stream = holder_.attr("get")("stream");
     const auto handle = stream.is_none() ? std::uintptr_t{1} : nb::cast<std::uintptr_t>(stream);
-    if (handle == 0) throw_error(PyExc_ValueError, intro(operation, name) + " has stream 0, which has no meaning");
+    if (handle == 0)
+      throw_error(PyExc_ValueError, intro(operation, name) +
+                                        ": stream 0 is invalid in __cuda_array_interface__; 1 is "
+                                        "the legacy default stream");
     if (!stream.is_none() && bytes_ > 0)
       await_stream(operation, name, data_, reinterpret_cast<void*>(handle == 1 ? 0 : handle));
   } else if (nb::hasattr(object, "__array_interface__")) {
@@ -303,11 +325,22 @@ void Array::from_buffer(const char* operation, const char* name, Access access) 
   type_ = type_of_format(view_->format != nullptr ? view_->format : "B", itemsize_);
 }
 
-/// The tensor stays the capsule's: HMC borrows it for as long as it holds the capsule.
+/// Kernels that the program has queued on the default stream may use a Buffer's memory, for example cupy's.
+void Array::from_hmc(const char* operation, const char* name, Lent lent) {
+  memory_ = std::move(lent.first);
+  data_ = memory_.get();
+  itemsize_ = size_of(lent.type);
+  bytes_ = lent.bytes;
+  type_ = lent.type;
+  if (lent.is_gpu && bytes_ > 0) await_stream(operation, name, data_, nullptr);
+}
+
+/// The tensor stays the capsule's until keep().
 void Array::from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access) {
   const nb::dlpack::dltensor* const tensor = tensor_of(capsule);
   if (tensor == nullptr)
     throw_error(PyExc_TypeError, intro(operation, name) + " is a capsule without a DLPack tensor, or a used one");
+  holder_ = nb::borrow(capsule);
   bool read_only = false;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
     const auto& all = *static_cast<VersionedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
@@ -332,9 +365,13 @@ void Array::from_dlpack(const char* operation, const char* name, nb::handle caps
 /// The dictionary of __array_interface__ (host memory) and __cuda_array_interface__ (device memory).
 void Array::from_interface(const char* operation, const char* name, nb::handle interface, Access access) {
   const auto typestr = nb::cast<std::string>(interface["typestr"]);
-  if (typestr.size() < 3)
-    throw_error(PyExc_TypeError, intro(operation, name) + " has no typestr of an array interface");
-  itemsize_ = std::stoul(typestr.substr(2));
+  if (typestr.size() < 3 || std::strchr("biufcmMSUV", typestr[1]) == nullptr)
+    throw_error(PyExc_TypeError, intro(operation, name) + " has elements of the type '" + typestr +
+                                     "', which are no bytes in the array itself");
+  constexpr std::size_t bytes_of_character = 4;  // a text's length counts characters
+  itemsize_ = std::stoul(typestr.substr(2)) * (typestr[1] == 'U' ? bytes_of_character : 1);
+  if (!nb::object(interface.attr("get")("mask")).is_none())
+    throw_error(PyExc_ValueError, intro(operation, name) + " has a mask; pass an array without invalid elements");
   std::vector<Py_ssize_t> shape, strides;
   std::size_t items = 1;
   for (const nb::handle extent : interface["shape"]) {
@@ -365,6 +402,9 @@ void Array::keep() noexcept {
   if (is_kept_ || !object_.is_valid()) return;
   object_.inc_ref();
   is_kept_ = true;
+  if (!holder_.is_valid() || PyCapsule_CheckExact(holder_.ptr()) == 0) return;
+  tensor_ = consume<VersionedTensor>(holder_.ptr());
+  if (tensor_ == nullptr) tensor_ = consume<LegacyTensor>(holder_.ptr());
 }
 
 Array& Array::operator=(Array&& other) noexcept {
@@ -378,11 +418,15 @@ Array& Array::operator=(Array&& other) noexcept {
   is_kept_ = std::exchange(other.is_kept_, false);
   view_ = std::move(other.view_);
   holder_ = std::move(other.holder_);
+  tensor_ = std::move(other.tensor_);
+  memory_ = std::move(other.memory_);
   return *this;
 }
 
 void Array::release() noexcept {
   view_.reset();
+  tensor_.reset();
+  memory_.reset();
   if (std::exchange(is_kept_, false)) object_.dec_ref();
 }
 

@@ -15,17 +15,19 @@ namespace hmc::python {
 namespace nb = nanobind;
 
 enum class Access { read, write };
+struct Lent;  // python/src/buffer.hpp
 
-/// Contiguous memory of an object with the buffer protocol, DLPack, __cuda_array_interface__ or __array_interface__, or
-/// of a DLPack capsule. Never a copy: an object without such memory, a non-contiguous one, and a read-only one that
-/// would be written are errors.
+/// Contiguous memory of an hmc.Buffer, of an object with the buffer protocol, DLPack, __cuda_array_interface__ or
+/// __array_interface__, or of a DLPack capsule. Never a copy: an object without such memory, a non-contiguous one, and
+/// a read-only one that would be written are errors.
 ///
-/// STREAMS. Construction waits for the device work that the object states: the stream of __cuda_array_interface__, or
-/// what
-/// __dlpack__ orders before the default stream. It releases the GIL meanwhile.
+/// STREAMS. Construction waits for the device work that the object states: the stream of __cuda_array_interface__, what
+/// __dlpack__ orders before the default stream, or the transfers of an hmc.Buffer. It releases the GIL meanwhile.
 ///
 /// LIFETIME. The caller holds a reference to the object while it uses the memory; keep() makes the Array hold it. The
-/// export of the buffer protocol, which prevents for example a bytearray from moving, lasts as long as the Array.
+/// export of the buffer protocol, which prevents for example a bytearray from moving, and the memory of an hmc.Buffer
+/// last as long as the Array. A DLPack capsule is borrowed until keep(), which consumes it: then another consumer of
+/// the capsule can't free the memory.
 ///
 /// THREADS. Construction, keep() and destruction need the GIL.
 class Array {
@@ -44,10 +46,11 @@ class Array {
   /// The element type, if collectives can reduce it.
   std::optional<DType> type() const noexcept { return type_; }
   nb::handle object() const noexcept { return object_; }
-  /// Holds a reference to the object from now on.
+  /// From now on holds a reference to the object, or owns the tensor of a DLPack capsule.
   void keep() noexcept;
 
  private:
+  void from_hmc(const char* operation, const char* name, Lent lent);
   void from_buffer(const char* operation, const char* name, Access access);
   void from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access);
   void from_interface(const char* operation, const char* name, nb::handle interface, Access access);
@@ -65,8 +68,10 @@ class Array {
       delete view;
     }
   };
-  std::unique_ptr<Py_buffer, ReleaseView> view_;  // an export of the buffer protocol
-  nb::object holder_;                             // a capsule or an interface's dictionary
+  std::unique_ptr<Py_buffer, ReleaseView> view_;                     // an export of the buffer protocol
+  nb::object holder_;                                                // a capsule or an interface's dictionary
+  std::unique_ptr<void, void (*)(void*)> tensor_{nullptr, nullptr};  // of a consumed capsule
+  std::shared_ptr<std::byte> memory_;                                // of an hmc.Buffer
 };
 
 }  // namespace hmc::python

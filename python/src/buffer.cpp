@@ -1,25 +1,21 @@
-// hmc.Buffer: hmc::Buffer's memory with an element type; and its views, which numpy, torch, cupy and others read.
+// hmc.Buffer: hmc::Buffer's memory with an element type.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <hmc/buffer.hpp>
 
 #include "python/src/buffer.hpp"
-#include "python/src/dlpack.hpp"
 #include "python/src/element.hpp"
 #include "python/src/objects.hpp"
+#include "python/src/view.hpp"
 
 namespace hmc::python {
 
@@ -28,6 +24,7 @@ namespace {
 // ---- places and orders, by name
 hmc::Place place_of(const std::string& name, std::optional<int> device) {
   std::string text = "Buffer: no allocator '" + name + "'; there are";
+  const char* separator = " ";
   for (int i = 0; i < hmc::allocator_count; ++i) {
     const auto allocator = static_cast<hmc::Allocator>(i);
     if (allocator == hmc::Allocator::window) continue;
@@ -35,7 +32,8 @@ hmc::Place place_of(const std::string& name, std::optional<int> device) {
       if (device) return {allocator, *device};
       return hmc::Place::current(allocator);
     }
-    text += std::string(" ") + hmc::name_of(allocator);
+    text += separator + std::string(hmc::name_of(allocator));
+    separator = ", ";
   }
   throw nb::value_error(text.c_str());
 }
@@ -52,175 +50,6 @@ hmc::TransferOrder order_of(const std::string& mode, std::optional<std::uintptr_
   }
   throw nb::value_error(("Buffer: no mode '" + mode + "'; there are async, sync_host and sync").c_str());
 }
-
-/// Throws BufferError if DLPack has no number for this kind of memory.
-nb::dlpack::device dlpack_device_of(const hmc::Place& place) {
-  const bool is_host = hmc::detail::is_host_accessible(place);
-  switch (place.allocator) {
-    case hmc::Allocator::cuda:
-    case hmc::Allocator::cuda_async: return {dlpack_device::cuda, place.device};
-    case hmc::Allocator::cuda_pinned: return {dlpack_device::cuda_pinned, 0};
-    case hmc::Allocator::cuda_managed: return {dlpack_device::cuda_managed, place.device};
-    case hmc::Allocator::hip:
-    case hmc::Allocator::hip_async:
-    case hmc::Allocator::hip_managed: return {dlpack_device::rocm, place.device};
-    case hmc::Allocator::hip_pinned: return {dlpack_device::rocm_pinned, 0};
-    default: break;
-  }
-  if (is_host) return {dlpack_device::cpu, 0};
-  throw nb::buffer_error((std::string("DLPack has no number for memory of ") + hmc::name_of(place.allocator)).c_str());
-}
-
-/// A Buffer that Python objects and their views share.
-///
-/// THREADS. Calls hold the mutex and not the GIL.
-struct Core {
-  Core(DType type, hmc::Buffer<std::byte> buffer) : type(type), data(std::move(buffer)) {}
-  std::size_t item() const noexcept { return hmc::size_of(type); }
-  std::size_t count() const noexcept { return data.size() / item(); }
-  const DType type;
-  std::mutex mutex;
-  hmc::Buffer<std::byte> data;
-};
-
-template <typename Function> auto locked(Core& core, Function&& function) {
-  const nb::gil_scoped_release unlocked;
-  const std::scoped_lock lock(core.mutex);
-  return function(core.data);
-}
-
-/// Elements at one address. Keeps the memory, and the Buffer if the memory is its own, because its stream orders them.
-struct View {
-  std::shared_ptr<Core> core;  ///< null for a copy, which is complete
-  std::shared_ptr<std::byte> first;
-  std::size_t count;
-  DType type;
-  hmc::Place place;
-
-  bool is_host() const noexcept { return hmc::detail::is_host_accessible(place); }
-  bool is_gpu() const noexcept {
-    const MemoryType type = hmc::detail::memory_type_of(place);
-    return type == MemoryType::NVIDIA_GPU || type == MemoryType::AMD_GPU;
-  }
-  void synchronize() const {
-    if (core != nullptr) locked(*core, [](auto& data) { data.synchronize(); });
-  }
-};
-
-nb::dict interface_of(const View& view, const std::byte* first) {
-  const char* const typestr = element_of(view.type).typestr;
-  nb::dict made;
-  made["shape"] = nb::make_tuple(view.count);
-  made["typestr"] = typestr;
-  nb::list descr;
-  descr.append(nb::make_tuple("", typestr));
-  made["descr"] = descr;
-  made["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(first), false);
-  made["strides"] = nb::none();
-  made["version"] = 3;
-  return made;
-}
-
-nb::dict host_interface(const View& view) {
-  if (!view.is_host()) throw nb::attribute_error("the host can't access this memory; host() returns a copy");
-  view.synchronize();
-  static const std::byte nothing{};  // numpy refuses a null address, also of an empty array
-  return interface_of(view, view.first == nullptr ? &nothing : view.first.get());
-}
-
-nb::dict gpu_interface(const View& view) {
-  if (!view.is_gpu()) throw nb::attribute_error("CUDA and HIP can't access this memory; on(\"cuda\") returns a copy");
-  nb::dict made = interface_of(view, view.count == 0 ? nullptr : view.first.get());
-  std::uintptr_t stream = 0;
-  if (view.core != nullptr)
-    stream = locked(*view.core, [](auto& data) -> std::uintptr_t {
-      const bool is_queued = data.order().has_stream || data.mode() != hmc::TransferMode::sync;
-      if (!is_queued) return 0;
-      return std::max(reinterpret_cast<std::uintptr_t>(data.stream()), std::uintptr_t{1});  // 1: the default stream
-    });
-  made["stream"] = stream == 0 ? nb::object(nb::none()) : nb::object(nb::int_(stream));
-  return made;
-}
-
-/// What a capsule's tensor refers to.
-template <typename Tensor> struct Exported {
-  Tensor tensor;
-  std::shared_ptr<std::byte> memory;
-  std::int64_t shape, stride = 1;
-};
-
-template <typename Tensor>
-constexpr const char* capsule_name = std::is_same_v<Tensor, VersionedTensor> ? "dltensor_versioned" : "dltensor";
-
-template <typename Tensor> nb::object capsule_of(const View& view, std::uint64_t flags) {
-  const nb::dlpack::device device = dlpack_device_of(view.place);
-  auto* const made = new Exported<Tensor>{{}, view.first, static_cast<std::int64_t>(view.count)};
-  auto& tensor = made->tensor.tensor;
-  tensor.data = view.count == 0 ? nullptr : view.first.get();
-  tensor.device = device;
-  tensor.ndim = 1;
-  tensor.dtype = element_of(view.type).dlpack;
-  tensor.shape = &made->shape;
-  tensor.strides = &made->stride;
-  made->tensor.context = made;
-  made->tensor.deleter = [](Tensor* each) { delete static_cast<Exported<Tensor>*>(each->context); };
-  if constexpr (std::is_same_v<Tensor, VersionedTensor>) made->tensor.flags = flags;
-  // A consumer that takes the tensor renames the capsule and calls the deleter itself.
-  const auto drop = [](PyObject* capsule) {
-    if (PyCapsule_IsValid(capsule, capsule_name<Tensor>) == 0) return;
-    auto* const each = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, capsule_name<Tensor>));
-    each->deleter(each);
-  };
-  PyObject* const capsule = PyCapsule_New(&made->tensor, capsule_name<Tensor>, drop);
-  if (capsule == nullptr) {
-    delete made;
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
-
-/// A copy of all elements in the same kind of memory.
-View copy_of(const View& view) {
-  view.synchronize();
-  const nb::gil_scoped_release unlocked;
-  const std::size_t bytes = view.count * hmc::size_of(view.type);
-  const auto core = std::make_shared<Core>(view.type, hmc::Buffer<std::byte>(view.place, view.first.get(), bytes));
-  return {core, core->data.share(), view.count, view.type, view.place};
-}
-
-nb::object dlpack(const View& view, nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
-  const nb::dlpack::device device = dlpack_device_of(view.place);
-  if (!dl_device.is_none()) {
-    const auto [type, number] = nb::cast<std::pair<int, int>>(dl_device);
-    if (type != device.device_type || number != device.device_id)
-      throw nb::buffer_error("__dlpack__: the memory is on another device; copy it by host() or on()");
-  }
-  const bool copies = !copy.is_none() && nb::cast<bool>(copy);
-  // The memory is complete for any stream of the consumer; -1 states that the consumer needs no order.
-  if (!copies && (stream.is_none() || nb::cast<long>(stream) != -1)) view.synchronize();
-  const View& exported = copies ? copy_of(view) : view;
-  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::object(max_version[0])) >= 1;
-  if (!versioned) return capsule_of<LegacyTensor>(exported, 0);
-  return capsule_of<VersionedTensor>(exported, copies ? VersionedTensor::is_copied : 0);
-}
-
-/// hmc.Buffer. An object that has given its memory's address to an array interface keeps that memory, because the
-/// consumer keeps this object and nothing else.
-struct TypedBuffer {
-  std::shared_ptr<Core> core;
-  std::vector<std::shared_ptr<std::byte>> shown;
-
-  View view() const {
-    return locked(*core, [&](auto& data) -> View {
-      return {core, data.share(), core->count(), core->type, data.place()};
-    });
-  }
-  View show() {
-    View made = view();
-    if (shown.empty() || shown.back() != made.first) shown.push_back(made.first);
-    return made;
-  }
-};
 
 /// Elements in memory that a technology can access: the Buffer's own, or a copy.
 View accessible(const TypedBuffer& self, const std::string& technology, std::optional<int> device) {
@@ -263,15 +92,20 @@ void with_elements(const char* operation, TypedBuffer& self, nb::handle object, 
   });
 }
 
-std::size_t checked_index(const TypedBuffer& self, std::ptrdiff_t index) {
-  const auto count = static_cast<std::ptrdiff_t>(self.view().count);
-  if (index < -count || index >= count) throw nb::index_error("Buffer: no element with this index");
-  return static_cast<std::size_t>(index < 0 ? index + count : index) * self.core->item();
+std::size_t checked_index(const TypedBuffer& self, nb::handle index) {
+  if (PySlice_Check(index.ptr()))
+    throw nb::type_error(
+        "Buffer: an index is an integer; numpy.asarray(buffer)[a:b] is a view, and get() copies a range");
+  const Py_ssize_t wanted = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (wanted == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  const auto count = static_cast<Py_ssize_t>(self.view().count);
+  if (wanted < -count || wanted >= count) throw nb::index_error("Buffer: no element with this index");
+  return static_cast<std::size_t>(wanted < 0 ? wanted + count : wanted) * self.core->item();
 }
 
-nb::object item(TypedBuffer& self, std::ptrdiff_t index) {
+nb::object item(TypedBuffer& self, nb::handle index) {
   const std::size_t at = checked_index(self, index);
-  std::array<std::byte, 8> bytes;
+  Number bytes;
   locked(*self.core, [&](auto& data) {
     data.get(at, bytes.data(), self.core->item());
     data.synchronize();
@@ -298,13 +132,18 @@ std::size_t bytes_of(DType type, std::size_t count) {
   return count * hmc::size_of(type);
 }
 
+/// New elements are written in pieces, which need little memory of their own.
 void resize(TypedBuffer& self, std::size_t count, nb::handle value) {
-  const std::size_t bytes = bytes_of(self.core->type, count), before = self.view().count;
-  std::vector<std::byte> fresh;
-  if (count > before && !value.is_none()) fresh = filled(self.core->type, count - before, value);
+  const std::size_t bytes = bytes_of(self.core->type, count), item = self.core->item();
+  const Number number = number_of(self.core->type, value);
   locked(*self.core, [&](auto& data) {
-    data.resize(bytes);
-    data.set(bytes - fresh.size(), fresh.data(), fresh.size());
+    const std::size_t before = data.size();
+    if (bytes <= before) return data.resize(bytes);
+    if (bytes > data.capacity()) data.reserve(std::max(bytes, data.capacity() + data.capacity() / 2));
+    constexpr std::size_t longest_piece = std::size_t{256} << 10;
+    std::vector<std::byte> piece(std::min(bytes - before, longest_piece));
+    repeat(number, item, piece);
+    while (data.size() < bytes) data.append(piece.data(), std::min(bytes - data.size(), piece.size()));
   });
 }
 
@@ -321,8 +160,11 @@ void construct(TypedBuffer* self, std::size_t count, nb::handle dtype, const std
 
 TypedBuffer* from_array(nb::handle object, const std::string& mode, std::optional<std::uintptr_t> stream) {
   Array array("Buffer.from_array", "array", object, Access::write);
-  if (!array.type() || static_cast<std::size_t>(*array.type()) >= element_count)
-    throw nb::type_error("Buffer.from_array: the array has an element type that buffers don't have");
+  if (!array.type() || static_cast<std::size_t>(*array.type()) >= element_count) {
+    const nb::object type = nb::getattr(object, "dtype", nb::str("the array's"));
+    throw nb::type_error(
+        ("Buffer.from_array: buffers don't have the element type " + nb::cast<std::string>(nb::str(type))).c_str());
+  }
   const DType type = *array.type();
   const std::size_t bytes = array.bytes();
   const hmc::Place place = bytes == 0 ? hmc::Place(hmc::Allocator::host_malloc) : hmc::Place::of(array.data());
@@ -340,83 +182,18 @@ TypedBuffer* copied(TypedBuffer& self, std::optional<std::string> allocator, std
   });
 }
 
-std::string text_of(const char* name, const hmc::Place& place, DType type, std::size_t count) {
-  return std::string("<hmc.") + name + ": " + std::to_string(count) + " " + hmc::name_of(type) + " in " +
-         hmc::name_of(place.allocator) + " memory of device " + std::to_string(place.device) + ">";
-}
-
-[[noreturn]] nb::object refuse_conversion() {
-  throw nb::type_error("the host can't access this memory; host() returns a copy that numpy accepts");
-}
-
-/// What Buffer and BufferView have in common. `view` returns the View of an object, `show` the same for a consumer that
-/// gets an address only.
-template <typename Class, typename ViewOf, typename Show>
-void define_views(Class& type, const char* name, const ViewOf& view, const Show& show) {
-  using Self = typename Class::Type;
-  const auto none = nb::none();
-  type.def_prop_ro("__array_interface__", [show](Self& self) { return host_interface(show(self)); })
-      .def_prop_ro("__cuda_array_interface__", [show](Self& self) { return gpu_interface(show(self)); })
-      .def(
-          "__dlpack__",
-          [view](Self& self, nb::handle stream, nb::handle max_version, nb::handle dl_device, nb::handle copy) {
-            return dlpack(view(self), stream, max_version, dl_device, copy);
-          },
-          nb::kw_only(), nb::arg("stream") = none, nb::arg("max_version") = none, nb::arg("dl_device") = none,
-          nb::arg("copy") = none)
-      .def("__dlpack_device__",
-           [view](Self& self) {
-             const nb::dlpack::device device = dlpack_device_of(view(self).place);
-             return nb::make_tuple(device.device_type, device.device_id);
-           })
-      .def("__array__", [](Self&, nb::args, nb::kwargs) { return refuse_conversion(); })
-      .def("__len__", [view](Self& self) { return view(self).count; })
-      .def_prop_ro("shape", [view](Self& self) { return nb::make_tuple(view(self).count); })
-      .def_prop_ro("nbytes",
-                   [view](Self& self) {
-                     const View v = view(self);
-                     return v.count * hmc::size_of(v.type);
-                   })
-      .def_prop_ro("itemsize", [view](Self& self) { return hmc::size_of(view(self).type); })
-      .def_prop_ro(
-          "dtype", [view](Self& self) { return element_of(view(self).type).numpy_name; },
-          "numpy's name of the elements.")
-      .def_prop_ro(
-          "allocator", [view](Self& self) { return hmc::name_of(view(self).place.allocator); }, "\"cuda\", ...")
-      .def_prop_ro("device", [view](Self& self) { return view(self).place.device; })
-      .def_prop_ro(
-          "ptr", [view](Self& self) { return reinterpret_cast<std::uintptr_t>(view(self).first.get()); },
-          "The address of the first element; it may be a device's.")
-      .def("__repr__", [view, name](Self& self) {
-        const View v = view(self);
-        return text_of(name, v.place, v.type, v.count);
-      });
-}
-
 }  // namespace
-
-std::shared_ptr<std::byte> owner_of(Array array) {
-  array.keep();
-  auto* const kept = new Array(std::move(array));
-  auto* const first = static_cast<std::byte*>(kept->data());
-  return {first, [kept](std::byte*) {
-            if (Py_IsInitialized() == 0) return;  // the interpreter has ended, and with it the array
-            const nb::gil_scoped_acquire locked;
-            delete kept;
-          }};
-}
 
 void define_buffers(nb::module_& module) {
   const auto none = nb::none();
   nb::class_<View> view(
-      module, "BufferView",
+      module, "BufferView", nb::type_slots(buffer_slots<View>),
       "Elements of a Buffer, or a copy of them, for numpy, torch, cupy and others: from Buffer.host and "
       "Buffer.on. It keeps the memory.");
-  const auto itself = [](View& self) -> const View& { return self; };
-  define_views(view, "BufferView", itself, itself);
+  define_views(view, "BufferView");
 
   nb::class_<TypedBuffer> buffer(
-      module, "Buffer",
+      module, "Buffer", nb::type_slots(buffer_slots<TypedBuffer>),
       "A vector in the memory of an allocator: \"host_malloc\", \"host_new\", \"cuda\", \"cuda_async\", "
       "\"cuda_pinned\", \"cuda_managed\", \"hip\", \"hip_async\", \"hip_pinned\", \"hip_managed\", \"musa\", "
       "\"cnrt\", \"acl\", \"opencl\", \"openmp\". device=None is the current device (cudaSetDevice).\n\n"
@@ -425,9 +202,11 @@ void define_buffers(nb::module_& module) {
       "consumer that can't access it gets a copy from host() or on().\n\n"
       "mode: the transfers that are complete when a call returns: \"sync\" (all), \"sync_host\" (those to memory that "
       "the host can access), \"async\" (none). The others are queued on `stream`, the vendor's handle as an int (1: "
-      "the "
-      "legacy default stream, 2: the calling thread's), or on the buffer's own stream. Arrays that a call reads may be "
-      "reused when it returns. synchronize() waits for all.\n\n"
+      "the legacy default stream, 2: the calling thread's), or on the buffer's own stream. Arrays that a call "
+      "reads may be reused when it returns. synchronize() waits for all.\n\n"
+      "Threads share a Buffer. With stream 2 each call uses the stream of the thread that makes it, and waits for that "
+      "stream only: before another thread uses the buffer, the thread whose transfers are in flight calls "
+      "synchronize().\n\n"
       ">>> import hmc, numpy as np\n"
       ">>> buffer = hmc.Buffer(3, \"float32\", value=1.5)\n"
       ">>> view = np.asarray(buffer)          # no copy\n"
@@ -436,8 +215,7 @@ void define_buffers(nb::module_& module) {
       "[1.5, 7.0, 1.5]\n"
       ">>> hmc.Buffer.from_array(view).ptr == buffer.ptr\n"
       "True\n");
-  define_views(
-      buffer, "Buffer", [](TypedBuffer& self) { return self.view(); }, [](TypedBuffer& self) { return self.show(); });
+  define_views(buffer, "Buffer");
   const auto mode = nb::arg("mode") = "sync";
   const auto stream = nb::arg("stream") = none;
   const auto allocator = nb::arg("allocator");
@@ -455,9 +233,8 @@ void define_buffers(nb::module_& module) {
           "The elements where the host can access them: this memory, or a copy.")
       .def("on", accessible, nb::arg("technology"), device,
            "The elements where a device can access them: this memory, or a copy. technology: \"cuda\", \"hip\", "
-           "\"musa\", "
-           "\"cnrt\", \"acl\", \"opencl\", \"openmp\", \"device\" (the machine's accelerator, else the host) or "
-           "\"host\".")
+           "\"musa\", \"cnrt\", \"acl\", \"opencl\", \"openmp\", \"device\" (the machine's accelerator, else the "
+           "host) or \"host\".")
       .def_prop_ro("mode", [](TypedBuffer& self) { return mode_names[static_cast<int>(self.core->data.mode())]; })
       .def_prop_ro(
           "stream",
@@ -522,10 +299,10 @@ void define_buffers(nb::module_& module) {
           nb::arg("index"), nb::arg("out"), "Copy elements from `index` on to an array, complete; returns the array.")
       .def("__getitem__", item, nb::arg("index"))
       .def("__setitem__",
-           [](TypedBuffer& self, std::ptrdiff_t index, nb::handle value) {
+           [](TypedBuffer& self, nb::handle index, nb::handle value) {
              const std::size_t at = checked_index(self, index);
-             const std::vector<std::byte> bytes = filled(self.core->type, 1, value);
-             locked(*self.core, [&](auto& data) { data.set(at, bytes.data(), bytes.size()); });
+             const Number number = number_of(self.core->type, value);
+             locked(*self.core, [&](auto& data) { data.set(at, number.data(), self.core->item()); });
            })
       .def("tolist", list_of)
       .def("copy", copied, nb::arg("allocator") = none, device, "A copy, in the same memory or another allocator's.")

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -17,20 +18,21 @@ constexpr nb::dlpack::dtype dlpack_type(nb::dlpack::dtype_code code, int bits) {
 }
 using Kind = nb::dlpack::dtype_code;
 
-constexpr std::array<Element, element_count> elements{{{"int8", "|i1", dlpack_type(Kind::Int, 8)},
-                                                       {"uint8", "|u1", dlpack_type(Kind::UInt, 8)},
-                                                       {"int16", "<i2", dlpack_type(Kind::Int, 16)},
-                                                       {"uint16", "<u2", dlpack_type(Kind::UInt, 16)},
-                                                       {"int32", "<i4", dlpack_type(Kind::Int, 32)},
-                                                       {"uint32", "<u4", dlpack_type(Kind::UInt, 32)},
-                                                       {"int64", "<i8", dlpack_type(Kind::Int, 64)},
-                                                       {"uint64", "<u8", dlpack_type(Kind::UInt, 64)},
-                                                       {"float16", "<f2", dlpack_type(Kind::Float, 16)},
-                                                       {"bfloat16", "<V2", dlpack_type(Kind::Bfloat, 16)},
-                                                       {"float32", "<f4", dlpack_type(Kind::Float, 32)},
-                                                       {"float64", "<f8", dlpack_type(Kind::Float, 64)},
-                                                       {"float8_e4m3fn", "|V1", dlpack_type(Kind::Float8_E4M3FN, 8)},
-                                                       {"float8_e5m2", "|V1", dlpack_type(Kind::Float8_E5M2, 8)}}};
+constexpr std::array<Element, element_count> elements{
+    {{"int8", "|i1", "b", " b byte ", dlpack_type(Kind::Int, 8)},
+     {"uint8", "|u1", "B", " B ubyte ", dlpack_type(Kind::UInt, 8)},
+     {"int16", "<i2", "h", " h short ", dlpack_type(Kind::Int, 16)},
+     {"uint16", "<u2", "H", " H ushort ", dlpack_type(Kind::UInt, 16)},
+     {"int32", "<i4", "i", " i intc ", dlpack_type(Kind::Int, 32)},
+     {"uint32", "<u4", "I", " I uintc ", dlpack_type(Kind::UInt, 32)},
+     {"int64", "<i8", "l", " l q int long longlong int_ intp ", dlpack_type(Kind::Int, 64)},
+     {"uint64", "<u8", "L", " L Q uint ulong ulonglong uintp ", dlpack_type(Kind::UInt, 64)},
+     {"float16", "<f2", "e", " e half ", dlpack_type(Kind::Float, 16)},
+     {"bfloat16", "<V2", nullptr, " ", dlpack_type(Kind::Bfloat, 16)},
+     {"float32", "<f4", "f", " f single ", dlpack_type(Kind::Float, 32)},
+     {"float64", "<f8", "d", " d float double ", dlpack_type(Kind::Float, 64)},
+     {"float8_e4m3fn", "|V1", nullptr, " ", dlpack_type(Kind::Float8_E4M3FN, 8)},
+     {"float8_e5m2", "|V1", nullptr, " ", dlpack_type(Kind::Float8_E5M2, 8)}}};
 
 /// Calls function(T{}) with the C++ type.
 template <typename Function> auto with_type(DType type, const Function& function) {
@@ -58,23 +60,37 @@ const Element& element_of(DType type) noexcept { return elements[static_cast<std
 
 DType element_type_of(nb::handle object) {
   std::string name;
-  if (nb::isinstance<nb::str>(object)) {
+  const bool is_text = nb::isinstance<nb::str>(object);
+  if (is_text) {
     name = nb::cast<std::string>(object);
   } else {
     const nb::object named = nb::getattr(object, "name", nb::getattr(object, "__name__", nb::none()));
     name = nb::cast<std::string>(nb::str(named.is_none() ? object : nb::handle(named)));
     name.erase(0, name.rfind('.') + 1);  // torch.float32
+    const nb::object order = nb::getattr(object, "byteorder", nb::none());
+    if (nb::isinstance<nb::str>(order) && nb::cast<std::string>(order) == ">") name.insert(0, 1, '>');
   }
-  if (name == "float") return DType::f64;
-  if (name == "int") return DType::i64;
-  for (std::size_t i = 0; i < elements.size(); ++i)
-    if (name == elements[i].numpy_name || name == hmc::name_of(static_cast<DType>(i))) return static_cast<DType>(i);
+  if (is_text && (name == "i8" || name == "u8"))
+    throw nb::value_error(("Buffer: '" + name +
+                           "' has 8 bits as a name of HMC and 8 bytes as numpy's; use int8, int64, "
+                           "uint8 or uint64")
+                              .c_str());
+  const bool has_order = !name.empty() && std::strchr("<=|@", name[0]) != nullptr;
+  const std::string spaced = " " + name.substr(has_order ? 1 : 0) + " ";
   std::string text = "Buffer: no element type '" + name + "'; there are";
-  for (const Element& each : elements) text += std::string(" ") + each.numpy_name;
+  const char* separator = " ";
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const Element& each = elements[i];
+    const bool is_numpys = each.format != nullptr && spaced == std::string(" ") + (each.typestr + 1) + " ";
+    const bool is_name = name == each.numpy_name || name == hmc::name_of(static_cast<DType>(i));
+    if (is_name || is_numpys || std::strstr(each.names, spaced.c_str()) != nullptr) return static_cast<DType>(i);
+    text += separator + std::string(each.numpy_name);
+    separator = ", ";
+  }
   throw nb::value_error(text.c_str());
 }
 
-std::vector<std::byte> filled(DType type, std::size_t count, nb::handle value) {
+Number number_of(DType type, nb::handle value) {
   return with_type(type, [&](auto kind) {
     using T = decltype(kind);
     T element{};
@@ -89,10 +105,20 @@ std::vector<std::byte> filled(DType type, std::size_t count, nb::handle value) {
       else
         element = static_cast<T>(static_cast<float>(number));
     }
-    std::vector<std::byte> bytes(count * sizeof(T));
-    for (std::size_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
+    Number bytes{};
+    std::memcpy(bytes.data(), &element, sizeof element);
     return bytes;
   });
+}
+
+void repeat(const Number& number, std::size_t item, std::span<std::byte> out) noexcept {
+  std::size_t done = std::min(item, out.size());
+  if (done > 0) std::memcpy(out.data(), number.data(), done);
+  while (done < out.size()) {
+    const std::size_t next = std::min(done, out.size() - done);
+    std::memcpy(out.data() + done, out.data(), next);
+    done += next;
+  }
 }
 
 nb::object number_at(DType type, const std::byte* address) {

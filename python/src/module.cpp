@@ -73,8 +73,8 @@ void define_runtime(nb::module_& module) {
       module, "Runtime",
       "One rank's membership in a job, from init().\n\nclose() is collective. `with` closes the Runtime at its end; if "
       "an exception ends the block, this rank leaves at once, and the other ranks get hmc.PeerFailed.\n\nThreads: "
-      "calls "
-      "of several threads on one Runtime are executed one after the other. A call that waits lets no other thread's "
+      "calls of several threads on one Runtime are executed one after the other. A call that waits lets no other "
+      "thread's "
       "call in: such threads use test(), or non-blocking calls.")
       .def_prop_ro(
           "rank", [](const RuntimeObject& self) { return self.job->runtime.rank(); }, "This rank's number.")

@@ -45,7 +45,8 @@ struct WindowObject {
 
   std::shared_ptr<Job> job;
   hmc::Window window;
-  int rank = 0;  ///< of the window's team
+  std::shared_ptr<std::byte> own;  ///< this rank's part, if it is existing host memory and the window is open
+  int rank = 0;                    ///< of the window's team
   /// By rank: its part is in this process's memory. Cached, because every put asks.
   std::vector<bool> is_mapped;
 };

@@ -50,11 +50,31 @@ std::unique_ptr<Memory> memory_of(WindowObject& self, std::optional<int> rank, s
       detail.message = "the part has " + std::to_string(size) + " bytes";
       throw hmc::Error(std::move(detail));
     }
-    std::shared_ptr<std::byte> first = self.window.share(part);
+    std::shared_ptr<std::byte> first = part == self.rank && self.own != nullptr ? self.own : self.window.share(part);
     if (first == nullptr) return nullptr;
     std::byte* const at = first.get() + offset;
     return std::make_unique<Memory>(Memory{std::shared_ptr<std::byte>(std::move(first), at), length});
   });
+}
+
+/// The size that Window(team, nbytes) gets: an integer, also a numpy scalar. Anything else is memory.
+std::size_t size_of_part(nb::handle object) {
+  const auto fail = [&](PyObject* type, const std::string& why) {
+    PyErr_SetString(type, ("Window: nbytes is " + nb::cast<std::string>(nb::str(object)) + "; " + why).c_str());
+    throw nb::python_error();
+  };
+  if (PyFloat_Check(object.ptr()) != 0) fail(PyExc_TypeError, "a size is an integer");
+  const nb::object dimensions = nb::getattr(object, "ndim", nb::int_(0));
+  if (PyIndex_Check(object.ptr()) == 0 || !dimensions.equal(nb::int_(0))) throw nb::next_overload();
+  const Py_ssize_t bytes = PyNumber_AsSsize_t(object.ptr(), PyExc_OverflowError);
+  if (bytes == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (bytes < 0) fail(PyExc_ValueError, "a size isn't negative");
+  return static_cast<std::size_t>(bytes);
+}
+
+void close(WindowObject& self) {
+  blocking(*self.job, [&] { self.window.close(); });
+  self.own.reset();
 }
 
 /// numpy.ndarray over the memory; None where load and store don't reach.
@@ -243,29 +263,30 @@ void define_window(nb::module_& module) {
   window
       .def(
           "__init__",
-          [](WindowObject* self, TeamObject& team, std::size_t bytes) {
+          [](WindowObject* self, TeamObject& team, nb::handle size) {
+            const std::size_t bytes = size_of_part(size);
             hmc::Window made = blocking(*team.job, [&] { return hmc::Window::create(team.team, bytes); });
             new (self) WindowObject(team.job, std::move(made), team.team);
           },
-          nb::arg("team"), nb::arg("nbytes"),
+          nb::arg("team"), nb::arg("nbytes"), nb::sig("def __init__(self, team: Team, nbytes: int) -> None"),
           "Collective over the team: allocate this rank's part, zeroed. The size may differ by rank.")
       .def(
           "__init__",
           [](WindowObject* self, TeamObject& team, nb::handle memory) {
             Array array("Window", "memory", memory, Access::write);
             const std::size_t bytes = array.bytes();
-            void* const first = array.data();
-            std::shared_ptr<void> owner = owner_of(std::move(array));
+            std::shared_ptr<std::byte> owner = owner_of(std::move(array));
+            const bool is_host = hmc::detail::is_host_accessible(hmc::Place::of(owner.get()));
             hmc::Window made = blocking(*team.job, [&] {
-              return hmc::Window::create(team.team, hmc::ConnBuffer::borrow(first, bytes, std::move(owner)));
+              return hmc::Window::create(team.team, hmc::ConnBuffer::borrow(owner.get(), bytes, owner));
             });
             new (self) WindowObject(team.job, std::move(made), team.team);
+            if (is_host) self->own = std::move(owner);
           },
-          nb::arg("team"), nb::arg("memory"),
+          nb::arg("team"), nb::arg("memory"), nb::sig("def __init__(self, team: Team, memory: object) -> None"),
           "Collective over the team: expose existing memory, without a copy, for example a tensor or an hmc.Buffer. "
           "The window keeps it. Peers reach pageable host memory through a thread of this process, which is slower "
-          "than a "
-          "window of `nbytes`; array() and memory() of such a part are None.")
+          "than a window of `nbytes`; array() and memory() of such a part are None on other ranks.")
       .def_prop_ro(
           "nbytes", [](const WindowObject& self) { return self.window.bytes(); }, "The size of this rank's part.")
       .def(
@@ -348,19 +369,16 @@ void define_window(nb::module_& module) {
             self.look_at(team.team);
           },
           nb::arg("team"), "Collective, after Team.shrink or Team.grow: expose the same memory to this team.")
-      .def(
-          "close", [](WindowObject& self) { blocking(*self.job, [&] { self.window.close(); }); },
-          "Collective: complete this rank's puts, wait for all ranks, and end the window. Arrays over it stay valid.")
+      .def("close", close,
+           "Collective: complete this rank's puts, wait for all ranks, and end the window. Arrays over it stay valid.")
       .def("__enter__", [](nb::object self) { return self; })
       .def(
           "__exit__",
           [](WindowObject& self, H type, H, H) {
             if (!self.window.is_open()) return;
-            if (type.is_none()) {
-              blocking(*self.job, [&] { self.window.close(); });
-            } else {
-              self.job->retire(std::move(self.window));
-            }
+            if (type.is_none()) return close(self);
+            self.job->retire(std::move(self.window));
+            self.own.reset();
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def("__repr__", [](const WindowObject& self) {

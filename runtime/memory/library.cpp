@@ -41,14 +41,14 @@ bool Library::is_loaded(const LibraryNames& names) noexcept {
   return false;
 }
 
-bool Library::any_loaded_since(std::atomic<unsigned long long>& seen) noexcept {
-  unsigned long long loads = 0;  // the loader's count of all loads
+unsigned long long Library::loads() noexcept {
+  unsigned long long loads = 0;
   const auto take = [](dl_phdr_info* info, std::size_t, void* out) {
     *static_cast<unsigned long long*>(out) = info->dlpi_adds;
     return 1;  // stop: every entry has the same count
   };
   ::dl_iterate_phdr(take, &loads);
-  return seen.exchange(loads) != loads;
+  return loads;
 }
 
 void Library::open(const char* name) {

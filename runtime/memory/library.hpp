@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <climits>
 #include <string>
 #include <string_view>
@@ -34,9 +33,9 @@ class Library {
   explicit Library(const LibraryNames& names);
   /// True if the library is loaded in this process. Otherwise no pointer of this process belongs to it.
   static bool is_loaded(const LibraryNames& names) noexcept;
-  /// True if any library was loaded into this process since the last call with the same `seen`, initially 0. Much
-  /// cheaper than is_loaded().
-  static bool any_loaded_since(std::atomic<unsigned long long>& seen) noexcept;
+  /// The loader's count of all libraries that this process has loaded so far; at least 1. Much cheaper than
+  /// is_loaded(), which searches the library path: its answer stays false until the count changes.
+  static unsigned long long loads() noexcept;
 
   /// Empty if the library is open and has every required symbol.
   std::string why_not() const;

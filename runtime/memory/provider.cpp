@@ -70,20 +70,23 @@ class Registry {
   const DeviceProvider* opened(std::size_t which) const noexcept {
     return slots_[which].opened.load(std::memory_order_acquire);  // pairs with get()'s release
   }
-  /// Null if the process hasn't loaded the library: then no address of this process belongs to it.
-  const DeviceProvider* peek(std::size_t which) noexcept {
+  /// Null if the process hasn't loaded the library: then no address of this process belongs to it. `loads`: of Library.
+  const DeviceProvider* peek(std::size_t which, unsigned long long loads) noexcept {
     if (const DeviceProvider* const found = opened(which)) return found;
     // OpenCL memory has addresses only if HMC allocated it, which opens the library.
-    if (openers[which].type == MemoryType::OPENCL || !Library::is_loaded(openers[which].library)) return nullptr;
+    if (openers[which].type == MemoryType::OPENCL) return nullptr;
+    auto& absent_at = slots_[which].absent_at;  // relaxed: `loads` orders nothing
+    if (absent_at.load(std::memory_order_relaxed) == loads) return nullptr;
+    if (!Library::is_loaded(openers[which].library)) {
+      absent_at.store(loads, std::memory_order_relaxed);
+      return nullptr;
+    }
     try {
       return &get(which);
     } catch (const std::exception&) {
       return nullptr;
     }
   }
-
-  /// The loader's count of loads at the time of the last look_for_devices().
-  std::atomic<unsigned long long> libraries_seen{0};
 
   struct Opener {
     MemoryType type;
@@ -102,6 +105,7 @@ class Registry {
     std::once_flag once;
     std::unique_ptr<DeviceProvider> owned;
     std::atomic<const DeviceProvider*> opened{nullptr};
+    std::atomic<unsigned long long> absent_at{0};  // the count of loads at which the library wasn't loaded
   };
   std::array<Slot, openers.size()> slots_;
 };
@@ -210,7 +214,11 @@ template <typename Find> Owner owner_among(const void* address, Find&& find) noe
 }  // namespace
 
 Owner owner_of(const void* address) noexcept {
-  return owner_among(address, [](std::size_t i) { return Registry::instance().peek(i); });
+  unsigned long long loads = 0;
+  return owner_among(address, [&](std::size_t i) {
+    if (loads == 0) loads = Library::loads();
+    return Registry::instance().peek(i, loads);
+  });
 }
 
 Owner known_owner_of(const void* address) noexcept {
@@ -225,8 +233,8 @@ Owner owner_of(const Allocation& allocation) noexcept {
 }
 
 void look_for_devices() noexcept {
-  if (!Library::any_loaded_since(Registry::instance().libraries_seen)) return;
-  for (std::size_t i = 0; i < Registry::openers.size(); ++i) (void)Registry::instance().peek(i);
+  const unsigned long long loads = Library::loads();
+  for (std::size_t i = 0; i < Registry::openers.size(); ++i) (void)Registry::instance().peek(i, loads);
 }
 
 std::shared_ptr<Allocation> adopt_segment(std::shared_ptr<base::Segment> segment, std::size_t offset,
