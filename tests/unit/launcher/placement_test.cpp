@@ -88,8 +88,8 @@ TEST(Placement, fewer_ranks_than_numa_nodes_are_placed) {
 
 TEST(Placement, description_names_cores_and_nodes) {
   const topology::CpuLayout layout = two_by_two();
-  EXPECT_EQ(describe_place(3, {1, CpuSet::of({3})}, &layout), "rank 3 (node 1): core 3 (cpus 3)");
-  EXPECT_EQ(describe_place(3, {1, {}}, nullptr).find("rank 3 (node 1): not bound (cpus "), 0U);
+  EXPECT_EQ(describe_place(3, {1, 0, 1, CpuSet::of({3})}, &layout), "rank 3 (node 1): core 3 (cpus 3)");
+  EXPECT_EQ(describe_place(3, {1, 0, 1, {}}, nullptr).find("rank 3 (node 1): not bound (cpus "), 0U);
 }
 
 }  // namespace
