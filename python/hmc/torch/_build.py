@@ -1,4 +1,4 @@
-"""Compiles the adapter for the installed torch, once: the result is cached by torch, Python, compiler and sources."""
+"""Compiles the adapter for the installed torch, once: the result is cached by torch, Python, libhmc and sources."""
 
 import fcntl
 import hashlib
@@ -15,8 +15,8 @@ import time
 
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _folder = os.path.join(_package, "torch", "adapter")
-_torch_sources = ("module.cpp", "backend.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
-_plain_sources = ("group.cpp", "group.hpp")
+_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
+_plain_sources = ("group.cpp", "group_messages.cpp", "group.hpp", "group_state.hpp")
 
 
 class BuildError(RuntimeError):
@@ -41,10 +41,6 @@ def _compiler():
     raise BuildError(f"no C++20 compiler: {wanted or 'g++, c++ and clang++'} not found; install g++ 11 or newer, or set CXX")
 
 
-def _text(command):
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def _cache():
     folders = [os.environ.get("HMC_TORCH_CACHE"),
                os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hmc", "torch"),
@@ -60,7 +56,7 @@ def _cache():
 
 
 def _commands(compiler, target):
-    """The two compile commands and the link command. Only the first includes torch."""
+    """The compile commands and the link command. Only the first includes torch."""
     import torch
 
     python_headers = sysconfig.get_paths()["include"]
@@ -80,25 +76,26 @@ def _commands(compiler, target):
             defines.append(f'-DPYBIND11_{name}="{value}"')
     include = os.environ.get("HMC_TORCH_INCLUDE") or os.path.join(_package, "include")
     common = [*compiler, "-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-c", f"-I{include}"]
-    objects = [os.path.join(target, "module.o"), os.path.join(target, "group.o")]
     with_torch = [*common, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", "-DHMC_TORCH_MODULE=_adapter",
                   *defines, f"-I{python_headers}",
                   *(part for each in torch_headers for part in ("-isystem", each)),
-                  os.path.join(_folder, "module.cpp"), "-o", objects[0]]
-    without = [*common, os.path.join(_folder, "group.cpp"), "-o", objects[1]]
+                  os.path.join(_folder, "module.cpp"), "-o", os.path.join(target, "module.o")]
+    plain = [[*common, os.path.join(_folder, f"{name}.cpp"), "-o", os.path.join(target, f"{name}.o")]
+             for name in ("group", "group_messages")]
+    compiles = [with_torch, *plain]
     library = _library()
-    link = [*compiler, "-shared", *objects, "-o", os.path.join(target, "_adapter.so"), library,
+    link = [*compiler, "-shared", *(each[-1] for each in compiles), "-o", os.path.join(target, "_adapter.so"), library,
             f"-Wl,-rpath,{os.path.dirname(library)}", f"-L{os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), 'lib')}",
             "-ltorch_python", "-ltorch_cpu", "-lc10", "-pthread"]
-    return [with_torch, without], link
+    return compiles, link
 
 
-def _key(compiler):
+def _key():
+    """Without the compiler: an adapter that is there needs none."""
     import torch
 
     parts = [torch.__version__, str(torch.version.git_version), os.path.dirname(torch.__file__), sys.implementation.cache_tag,
-             sysconfig.get_config_var("SOABI") or "", _text([*compiler, "--version"]).splitlines()[0], _library(),
-             str(os.stat(_library()).st_mtime_ns)]
+             sysconfig.get_config_var("SOABI") or "", _library(), str(os.stat(_library()).st_mtime_ns)]
     for name in (*_torch_sources, *_plain_sources):
         with open(os.path.join(_folder, name), encoding="utf-8") as file:
             parts.append(file.read())
@@ -130,13 +127,12 @@ def _compile(compiler, path):
 
 def path():
     """The compiled adapter; compiles it if necessary."""
-    compiler = _compiler()
-    file = os.path.join(_cache(), f"adapter-{_key(compiler)}.so")
+    file = os.path.join(_cache(), f"adapter-{_key()}.so")
     if not os.path.exists(file):
         with open(file + ".lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(file):
-                _compile(compiler, file)
+                _compile(_compiler(), file)
     return file
 
 

@@ -9,6 +9,7 @@ import torch.distributed as dist
 # The seconds for which a process that ends waits for the other ranks, so that they get its last data.
 _exit_timeout_s = 10
 _adapter = None
+_has_failed = False
 _registered = False
 
 
@@ -20,16 +21,31 @@ def adapter():
 
         _adapter = _build.load()
         atexit.register(_leave_all)
+        _watch_for_exceptions()
     return _adapter
+
+
+def _watch_for_exceptions():
+    """Notes an exception that ends the program. Interactive sessions go on after one."""
+    shown = sys.excepthook
+
+    def hook(*exception):
+        global _has_failed
+        _has_failed = not (hasattr(sys, "ps1") or sys.flags.interactive)
+        shown(*exception)
+
+    sys.excepthook = hook
 
 
 def _leave_all():
     """At the end of the process. After an uncaught exception the other ranks must not wait."""
-    if hasattr(sys, "last_type") or hasattr(sys, "last_exc"):
+    if _has_failed:
         _adapter.abort_all("a rank ends because of an exception")
-    _adapter.leave_all(int(1000 * float(os.environ.get("HMC_TORCH_EXIT_S", _exit_timeout_s))))
+    seconds = float(os.environ.get("HMC_TORCH_EXIT_S", _exit_timeout_s))
+    _adapter.leave_all(int(1000 * seconds))
     if _adapter.open_groups():
-        _adapter.abort_all("a rank has ended")
+        _adapter.abort_all(f"a rank has ended and the others still used its groups after {seconds:g} s: call destroy_process_group at "
+                           "the same step on all ranks, or set HMC_TORCH_EXIT_S to more seconds")
         _adapter.leave_all(1000)
 
 

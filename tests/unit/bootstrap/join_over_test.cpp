@@ -76,6 +76,19 @@ TEST(JoinOverStore, invalid_records_are_rejected) {
   }
 }
 
+TEST(JoinOverStore, record_of_an_earlier_job_is_replaced) {
+  MemoryStore memory;
+  KeyValueStore store = memory.store();
+  store.compare_set = nullptr;  // an earlier process has claimed each rank
+  std::thread first([&] { join_over(store, 1, 2, with_secret(""))->leave(); });
+  join_over(store, 0, 2, with_secret(""))->leave();
+  first.join();
+  std::thread early([&] { join_over(store, 1, 2, with_secret(""))->leave(); });  // reads the first job's record
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  join_over(store, 0, 2, with_secret(""))->leave();
+  early.join();
+}
+
 TEST(JoinOverStore, failure_of_rank_0_ends_the_others_at_once) {
   MemoryStore memory;
   const KeyValueStore store = memory.store();

@@ -15,10 +15,6 @@ namespace {
 constexpr std::size_t large_bytes = 64 << 10;
 // Coalesced tensors of up to this size in total are copied into one buffer.
 constexpr std::size_t coalesced_bytes = 1 << 20;
-// Messages of monitoredBarrier. Programs' tags are smaller.
-constexpr int arrived_tag = std::numeric_limits<int>::max() - 1;
-constexpr int released_tag = std::numeric_limits<int>::max() - 2;
-
 class StoreOfTorch final : public Store {
  public:
   explicit StoreOfTorch(c10d::Store& store) : store_(store) {
@@ -44,15 +40,6 @@ template <typename Call> bool is_async(const Call& opts) {
     return opts.asyncOp;
   else
     return true;
-}
-
-at::Tensor& single(Tensors& tensors, const char* operation) {
-  TORCH_CHECK(tensors.size() == 1, "hmc: ", operation, " needs one tensor per rank, not ", tensors.size());
-  return tensors[0];
-}
-const Tensors& single(const TensorLists& lists, const char* operation) {
-  TORCH_CHECK(lists.size() == 1, "hmc: ", operation, " needs one list of tensors per rank, not ", lists.size());
-  return lists[0];
 }
 
 void require_same_type(const at::Tensor& a, const at::Tensor& b, const char* operation) {
@@ -152,7 +139,7 @@ Milliseconds HmcBackend::timeout_of(Milliseconds timeout) const {
   return timeout > Milliseconds{0} ? timeout : default_timeout();
 }
 
-/// The profiler's name of an operation; null if nobody records.
+/// The profiler's name of an operation; null if it doesn't record.
 const char* HmcBackend::title(const char* name) {
   if (!at::hasCallbacks()) [[likely]]
     return nullptr;
@@ -164,7 +151,7 @@ const char* HmcBackend::title(const char* name) {
 template <typename Call>
 Handle HmcBackend::start(const char* name, c10d::OpType type, const Call& opts, std::size_t bytes, Tensors inputs,
                          Tensors outputs, std::function<void(Team&)> body) {
-  ++sequence_;
+  sequence_.fetch_add(1, std::memory_order_relaxed);
   auto collective = std::make_shared<Collective>();
   collective->name = name;
   collective->timeout = timeout_of(opts.timeout);
@@ -423,24 +410,28 @@ Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c
   TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: reduce_scatter needs ", size_,
               " input tensors, one per rank, not ", list.size());
   How how(opts.reduceOp, output, "reduce_scatter");
-  Tensors scaled;
-  for (const at::Tensor& each : list) {
-    require_same_type(output, each, "reduce_scatter");
-    scaled.push_back(how.premultiplier ? how.premultiplied(each) : each);
-  }
+  for (const at::Tensor& each : list) require_same_type(output, each, "reduce_scatter");
   TORCH_CHECK(list[static_cast<std::size_t>(rank_)].numel() == output.numel(), "hmc: reduce_scatter: input ", rank_,
               " has ", list[static_cast<std::size_t>(rank_)].numel(), " elements, the output ", output.numel());
-  PlainList in(scaled, Use::in, "reduce_scatter");
+  PlainList in(list, Use::in, "reduce_scatter");
   Plain out(output, Use::out, "reduce_scatter");
   const std::size_t bytes = in.bytes();
   return start("reduce_scatter", c10d::OpType::REDUCE_SCATTER, opts, bytes, list, outputs,
                [in = std::move(in), out = std::move(out), how = std::move(how)](Team& team) {
+                 const void* data = in.data();
+                 at::Tensor scaled;
+                 if (how.premultiplier && in.bytes() != 0) {
+                   const at::Tensor& like = out.tensor();
+                   const auto count = static_cast<std::int64_t>(in.bytes() / like.element_size());
+                   scaled = how.premultiplied(at::from_blob(in.data(), {count}, like.options()));
+                   data = scaled.data_ptr();
+                 }
                  if (are_equal(in.sizes())) {
-                   team.reduce_scatter(in.data(), out.data(), how.count(out.tensor()), how.element.type, how.op);
+                   team.reduce_scatter(data, out.data(), how.count(out.tensor()), how.element.type, how.op);
                  } else {
                    std::vector<std::size_t> counts;
                    for (const std::size_t each : in.sizes()) counts.push_back(each / size_of(how.element.type));
-                   team.reduce_scatterv(in.data(), out.data(), counts, how.element.type, how.op);
+                   team.reduce_scatterv(data, out.data(), counts, how.element.type, how.op);
                  }
                  out.store();
                });
@@ -536,121 +527,6 @@ Handle HmcBackend::barrier(const c10d::BarrierOptions& opts) {
   return start("barrier", c10d::OpType::BARRIER, opts, 0, {}, {}, [](Team& team) { team.barrier(); });
 }
 
-// ---- messages
-
-Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type) {
-  const at::Tensor& tensor = single(tensors, name);
-  TORCH_CHECK(tag >= 0 && tag < released_tag, "hmc: ", name, ": the tag ", tag, " is negative or too large");
-  auto message = std::make_shared<TensorMessage>();
-  message->name = name;
-  message->memory = Plain(tensor, is_receive ? Use::out : Use::in, name);
-  message->bytes = message->memory.bytes();
-  message->timeout = default_timeout();
-  message->context = context_;
-  message->outputs = tensors;
-  auto work = c10::make_intrusive<MessageWork>(rank_, type, title(name), tensors, group_, message);
-  void* const data = message->memory.data();
-  try {
-    if (is_receive)
-      group_->receive(message, data, peer, tag);
-    else
-      group_->send(message, data, peer, tag);
-  } catch (const Failure& failed) {
-    TORCH_CHECK(false, "hmc: ", failed.what(), context_);
-  }
-  return work;
-}
-
-Handle HmcBackend::send(Tensors& tensors, int destination, int tag) {
-  return message(false, tensors, destination, tag, "send", c10d::OpType::SEND);
-}
-Handle HmcBackend::recv(Tensors& tensors, int source, int tag) {
-  return message(true, tensors, source, tag, "recv", c10d::OpType::RECV);
-}
-Handle HmcBackend::recvAnysource(Tensors& tensors, int tag) {
-  return message(true, tensors, any_source, tag, "recvAnySource", c10d::OpType::RECVANYSOURCE);
-}
-
-namespace {
-
-/// A message without data.
-std::shared_ptr<TensorMessage> signal(Group& group, bool is_receive, int peer, int tag, Milliseconds timeout) {
-  auto message = std::make_shared<TensorMessage>();
-  message->name = is_receive ? "recv" : "send";
-  message->timeout = timeout;
-  if (is_receive)
-    group.receive(message, nullptr, peer, tag);
-  else
-    group.send(message, nullptr, peer, tag);
-  return message;
-}
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& failed) {
-    return failed.what();
-  }
-}
-
-std::string list_of(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int each : ranks) text += (text.empty() ? "" : ", ") + std::to_string(each);
-  return text;
-}
-
-}  // namespace
-
-void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
-  const Milliseconds timeout = opts.timeout < Milliseconds{0} ? default_timeout() : opts.timeout;
-  const Clock::time_point end = Clock::now() + timeout;
-  if (rank_ != 0) {
-    try {
-      const auto sent = signal(*group_, false, 0, arrived_tag, timeout);
-      const auto released = signal(*group_, true, 0, released_tag, timeout);
-      group_->wait(sent, Milliseconds{0});
-      sent->rethrow();
-      group_->wait(released, Milliseconds{0});
-      released->rethrow();
-    } catch (const std::exception& error) {
-      TORCH_CHECK(false, "Rank ", rank_,
-                  " successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank "
-                  "0. Please check rank 0 logs for faulty rank. Original exception: ",
-                  error.what());
-    }
-    return;
-  }
-  std::vector<std::shared_ptr<TensorMessage>> arrivals;
-  for (int peer = 1; peer < size_; ++peer) arrivals.push_back(signal(*group_, true, peer, arrived_tag, timeout));
-  std::vector<int> missing, arrived;
-  std::string cause;
-  for (const auto& arrival : arrivals) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now());
-    if (left > Milliseconds{0})
-      (void)group_->wait(arrival, left);
-    else if (!group_->test(arrival) && missing.empty())
-      cause = "Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms.";
-    const bool is_complete = arrival->Result::is_complete();
-    group_->cancel(arrival);
-    if (is_complete && arrival->error() == nullptr) {
-      arrived.push_back(arrival->peer);
-      continue;
-    }
-    missing.push_back(arrival->peer);
-    if (is_complete) cause = message_of(arrival->error());
-    if (!wait_all_ranks) break;
-  }
-  for (const auto& each : arrivals) group_->cancel(each);
-  if (missing.empty()) {
-    for (int peer = 1; peer < size_; ++peer) group_->adopt(signal(*group_, false, peer, released_tag, timeout));
-    return;
-  }
-  TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing), " failed to pass monitoredBarrier in ",
-              timeout.count(), " ms", context_, ". ", cause,
-              arrived.empty() ? " No ranks successfully processed in monitoredBarrier."
-                              : " Successfully processed ranks: " + list_of(arrived));
-}
-
 // ---- memory in windows
 
 at::Tensor HmcBackend::empty(const std::vector<std::int64_t>& sizes, const at::TensorOptions& options) {
@@ -665,7 +541,7 @@ at::Tensor HmcBackend::empty(const std::vector<std::int64_t>& sizes, const at::T
   })->wait();
   void* const data = window->data();
   return at::from_blob(
-      data, sizes, [window, group = group_](void*) { group->retire(std::move(*window)); }, options);
+      data, sizes, [window, retired = group_->retired()](void*) { retired->add(std::move(*window)); }, options);
 }
 
 #if HMC_TORCH_AT_LEAST(2, 14)

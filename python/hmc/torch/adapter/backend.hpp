@@ -4,6 +4,7 @@
 // know: newer names forward to them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,15 @@ using Base = c10d::ProcessGroup;
 using Handle = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+inline at::Tensor& single(Tensors& tensors, const char* operation) {
+  TORCH_CHECK(tensors.size() == 1, "hmc: ", operation, " needs one tensor per rank, not ", tensors.size());
+  return tensors[0];
+}
+inline const Tensors& single(const TensorLists& lists, const char* operation) {
+  TORCH_CHECK(lists.size() == 1, "hmc: ", operation, " needs one list of tensors per rank, not ", lists.size());
+  return lists[0];
+}
 
 class HmcBackend final : public Base {
  public:
@@ -106,7 +116,7 @@ class HmcBackend final : public Base {
   std::string name_;
   std::string context_;
   std::shared_ptr<Group> group_;
-  std::uint64_t sequence_ = 0;
+  std::atomic<std::uint64_t> sequence_{0};
 #if TORCH_VERSION_MAJOR >= 2
   c10::intrusive_ptr<Options> options_;
 #else

@@ -1,108 +1,38 @@
-#include "group.hpp"
-
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <optional>
 #include <string>
 
-#include <hmc/team.hpp>
+#include "group_state.hpp"
 
 namespace hmc::torch_adapter {
 
 namespace {
 
-// The worker executes a small operation if nobody has waited for it for this time. While operations are posted, it
+// The worker executes a small operation if no thread has waited for it for this time. While operations are posted, it
 // looks that often without being notified, because a notification costs the caller more than a small operation.
 constexpr std::chrono::microseconds worker_delay{200};
 constexpr std::chrono::milliseconds worker_dozes{50};
-// A thread that waits for a message leaves the lock that often.
-constexpr std::chrono::milliseconds message_slice{2};
 constexpr std::chrono::nanoseconds no_limit{std::chrono::seconds{100'000'000}};
-
-Failure as_failure(const hmc::Error& error) { return {error.what(), static_cast<int>(error.code()), error.peer()}; }
-
-/// The threads get the lock in the order of their calls.
-class FairMutex {
- public:
-  void lock() {
-    const std::lock_guard next(next_);
-    held_.lock();
-  }
-  void unlock() { held_.unlock(); }
-
- private:
-  std::mutex next_;
-  std::mutex held_;
-};
 
 /// The second Runtime of a group finds its ranks by a broadcast of the first.
 KeyValueStore store_over(Team& team) {
   KeyValueStore store;
-  const auto text = std::make_shared<std::vector<char>>(2048);
-  store.set = [&team, text](const std::string& /*key*/, const std::string& value) {
-    if (value.size() >= text->size()) throw std::runtime_error("the record is too long");
-    std::memcpy(text->data(), value.c_str(), value.size() + 1);
+  const auto text = std::make_shared<std::string>();
+  const auto exchange = [&team, text] {
+    std::uint64_t bytes = text->size();
+    team.broadcast(&bytes, sizeof bytes, 0);
+    text->resize(bytes);
     team.broadcast(text->data(), text->size(), 0);
   };
-  store.get = [&team, text](const std::string& /*key*/, Timeout /*timeout*/) {
-    if (text->front() == 0) team.broadcast(text->data(), text->size(), 0);
-    return std::string(text->data());
+  store.set = [text, exchange](const std::string& /*key*/, const std::string& value) {
+    *text = value;
+    exchange();
+  };
+  store.get = [text, exchange](const std::string& /*key*/, Timeout /*timeout*/) {
+    if (text->empty()) exchange();
+    return *text;
   };
   return store;
 }
-
-}  // namespace
-
-struct Group::State : std::enable_shared_from_this<State> {
-  int rank = 0;
-  const pid_t process = ::getpid();
-  std::shared_ptr<void> kept;
-
-  // ---- collectives
-  std::mutex mutex;
-  std::condition_variable changed;  ///< for threads in wait(): an operation is complete, or nobody executes one
-  std::condition_variable posted;   ///< for the worker
-  std::deque<std::shared_ptr<Operation>> queue;
-  std::vector<Window> retired;
-  int waiting = 0;
-  bool busy = false;  ///< a thread executes an operation
-  bool has_worker = false;
-  bool worker_sleeps = false;
-  bool urgent = false;
-  bool leaving = false;
-  std::atomic<bool> failed{false};  ///< the ranks are at different steps, or one has ended: they can't leave together
-  Milliseconds current_timeout{0};
-  std::optional<Runtime> collectives;
-
-  // ---- messages. Lock order: messages_lock, then mutex.
-  FairMutex messages_lock;
-  std::vector<std::shared_ptr<Message>> adopted;
-  std::vector<std::shared_ptr<Message>> watched;
-  bool has_watcher = false;
-  bool messages_closed = false;
-  std::optional<Runtime> messages;
-
-  std::mutex end;  ///< abort() and the end of the Runtimes
-
-  void join(Store& store, int size, Milliseconds timeout);
-  void require_open() const;
-  void note(const hmc::Error& error) noexcept;
-  void execute(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock);
-  void start_worker();
-  void work();
-  void close();
-
-  void begin(const std::shared_ptr<Message>& message);
-  bool look(const std::shared_ptr<Message>& message, Timeout timeout);
-  void finish(const std::shared_ptr<Message>& message, std::exception_ptr error);
-  void sweep();
-  void watch_messages();
-};
-
-namespace {
 
 /// The groups of this process whose Runtimes are open. Never destroyed: the workers use it until the process ends.
 struct Registry {
@@ -125,7 +55,7 @@ void Group::State::join(Store& store, int size, Milliseconds timeout) {
     store.set(key.c_str(), value.data(), value.size());
   };
   over_torch.get = [&store](const std::string& key, Timeout left) {
-    const auto value = store.get(key.c_str(), std::chrono::duration_cast<Milliseconds>(left));
+    const auto value = store.get(key.c_str(), std::chrono::ceil<Milliseconds>(left));
     return std::string(value.begin(), value.end());
   };
   collectives = Runtime::init(over_torch, rank, size, timeout);
@@ -150,6 +80,8 @@ Group::Group(Store& store, int rank, int size, Milliseconds timeout, std::shared
 
 Group::~Group() { leave(); }
 
+const std::shared_ptr<RetiredWindows>& Group::retired() const noexcept { return state_->retired; }
+
 // ---- collectives
 
 void Group::State::require_open() const {
@@ -166,13 +98,12 @@ void Group::State::note(const hmc::Error& error) noexcept {
   }
 }
 
-/// With the lock, which it leaves while the operation runs. The caller has set `busy`.
-void Group::State::execute(const std::shared_ptr<Operation>& operation, std::unique_lock<std::mutex>& lock) {
+/// With the lock, which it leaves while the operation runs and while it is released. The caller has set `busy`. Returns
+/// false if this thread was the worker and another one is now.
+bool Group::State::execute(std::shared_ptr<Operation> operation, std::unique_lock<std::mutex>& lock, bool by_worker) {
   operation->state = Operation::State::running;
-  std::vector<Window> windows = std::move(retired);
-  retired.clear();
   lock.unlock();
-  windows.clear();
+  retired->take();
   std::exception_ptr error;
   try {
     if (operation->timeout != current_timeout) {
@@ -186,12 +117,28 @@ void Group::State::execute(const std::shared_ptr<Operation>& operation, std::uni
   } catch (...) {
     error = std::current_exception();
   }
-  operation->complete(error);
+  const bool must_publish = operation->complete(std::move(error));
   lock.lock();
-  operation->state = Operation::State::complete;
+  if (!must_publish) operation->state = Operation::State::complete;
   busy = false;
   if (waiting > 0) changed.notify_all();
   if (has_worker && leaving) posted.notify_one();
+  const bool hands_over = must_publish && by_worker;  // callbacks may wait for operations of the queue
+  if (hands_over) {
+    has_worker = false;
+    if (!queue.empty()) wake_worker();
+  }
+  lock.unlock();
+  if (must_publish) {
+    operation->publish([&] {
+      const std::lock_guard again(mutex);
+      operation->state = Operation::State::complete;
+      if (waiting > 0) changed.notify_all();
+    });
+  }
+  operation.reset();
+  lock.lock();
+  return !hands_over || !std::exchange(has_worker, true);
 }
 
 void Group::run(std::shared_ptr<Operation> operation) {
@@ -199,9 +146,7 @@ void Group::run(std::shared_ptr<Operation> operation) {
   state_->require_open();
   if (!state_->busy && state_->queue.empty()) [[likely]] {
     state_->busy = true;
-    state_->execute(operation, lock);
-    lock.unlock();
-    operation->notify();
+    state_->execute(std::move(operation), lock, false);
     return;
   }
   lock.unlock();
@@ -217,11 +162,7 @@ void Group::post(std::shared_ptr<Operation> operation) {
   operation->posted = Clock::now();
   const bool is_large = operation->is_large;
   state.queue.push_back(std::move(operation));
-  if (!state.has_worker) {
-    state.start_worker();
-  } else if (is_large || state.worker_sleeps) {
-    state.posted.notify_one();
-  }
+  if (!state.has_worker || is_large || state.worker_sleeps) state.wake_worker();
 }
 
 bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeout) {
@@ -230,7 +171,7 @@ bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeo
   if (operation->state == Operation::State::complete) return true;
   if (timeout > Milliseconds{0}) {  // the operation may take longer than this wait, so the worker executes it
     state.urgent = true;
-    state.posted.notify_one();
+    state.wake_worker();
     ++state.waiting;
     const bool done =
         state.changed.wait_for(lock, timeout, [&] { return operation->state == Operation::State::complete; });
@@ -239,13 +180,10 @@ bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeo
   }
   while (operation->state != Operation::State::complete) {
     if (!state.busy && !state.queue.empty()) {
-      const std::shared_ptr<Operation> first = std::move(state.queue.front());
+      std::shared_ptr<Operation> first = std::move(state.queue.front());
       state.queue.pop_front();
       state.busy = true;
-      state.execute(first, lock);
-      lock.unlock();
-      first->notify();
-      lock.lock();
+      state.execute(std::move(first), lock, false);
     } else {
       ++state.waiting;
       state.changed.wait(lock);
@@ -259,43 +197,61 @@ void Group::watch() {
   const std::lock_guard lock(state_->mutex);
   if (state_->queue.empty()) return;
   state_->urgent = true;
-  state_->posted.notify_one();
-}
-
-void Group::retire(Window window) {
-  const std::lock_guard lock(state_->mutex);
-  if (state_->collectives) state_->retired.push_back(std::move(window));
+  state_->wake_worker();
 }
 
 // ---- the worker
 
-void Group::State::start_worker() {
+/// With the lock.
+void Group::State::wake_worker() {
+  if (has_worker) {
+    posted.notify_one();
+    return;
+  }
   has_worker = true;
-  std::thread([self = shared_from_this()] { self->work(); }).detach();
+  if (spares > wanted_spares) {
+    ++wanted_spares;
+    spare_wanted.notify_one();
+  } else {
+    std::thread([self = shared_from_this()] { self->work(); }).detach();
+  }
 }
 
 void Group::State::work() {
   std::unique_lock lock(mutex);
+  while (!serve(lock)) {
+    if (leaving) return;
+    ++spares;
+    spare_wanted.wait(lock, [this] { return wanted_spares > 0 || leaving; });
+    --spares;
+    if (wanted_spares == 0) return;
+    --wanted_spares;
+  }
+  lock.unlock();
+  close();
+}
+
+/// With the lock. Executes the queue. Returns true when the group is to be closed, and false when another thread has
+/// become the worker.
+bool Group::State::serve(std::unique_lock<std::mutex>& lock) {
   Clock::time_point last = Clock::now();  // the last time when there was an operation
   for (;;) {
     const Clock::time_point now = Clock::now();
     if (!queue.empty() && !busy) {
       last = now;
-      const std::shared_ptr<Operation> first = queue.front();
-      if (first->is_large || urgent || leaving || first->posted + worker_delay <= now) {
+      const Clock::time_point begin = queue.front()->posted + worker_delay;
+      if (queue.front()->is_large || urgent || leaving || begin <= now) {
+        std::shared_ptr<Operation> first = std::move(queue.front());
         queue.pop_front();
         if (queue.empty()) urgent = false;
         busy = true;
-        execute(first, lock);
-        lock.unlock();
-        first->notify();
-        lock.lock();
+        if (!execute(std::move(first), lock, true)) return false;
         last = Clock::now();
       } else {
-        posted.wait_until(lock, first->posted + worker_delay);
+        posted.wait_until(lock, begin);
       }
     } else if (leaving && queue.empty() && !busy) {
-      break;
+      return true;
     } else if (!queue.empty()) {  // another thread executes an operation
       last = now;
       ++waiting;
@@ -310,8 +266,6 @@ void Group::State::work() {
       last = Clock::now();
     }
   }
-  lock.unlock();
-  close();
 }
 
 // ---- the end
@@ -321,10 +275,10 @@ void Group::State::close() {
     try {
       step();
     } catch (const std::exception&) {
-      // The ranks that fail here have ended, or the job was aborted: nobody is left to tell.
+      // The ranks that fail here have ended, or the job was aborted: no rank is left to tell.
     }
   };
-  retired.clear();
+  retired->take();
   // Without close() the other ranks' calls fail at once.
   if (!failed) {
     ignoring_failures([&] {
@@ -342,14 +296,17 @@ void Group::State::close() {
       messages->close();
     });
   }
+  std::vector<std::shared_ptr<Message>> dropped;
   {
     const std::lock_guard lock(messages_lock);
     const std::lock_guard last(end);
     messages.reset();
     collectives.reset();
-    adopted.clear();  // the others are ended by look()
-    kept.reset();
+    dropped.swap(adopted);  // the others are ended by look()
   }
+  dropped.clear();
+  kept.reset();
+  retired->take(true);
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.open, [this](const auto& each) { return each.get() == this; });
@@ -363,10 +320,8 @@ void Group::leave() noexcept {
   }
   const std::lock_guard lock(state_->mutex);
   if (std::exchange(state_->leaving, true)) return;
-  if (state_->has_worker)
-    state_->posted.notify_one();
-  else
-    state_->start_worker();
+  state_->wake_worker();
+  state_->spare_wanted.notify_all();
 }
 
 void Group::abort(const char* why) noexcept {
@@ -394,10 +349,8 @@ void Group::leave_all(Milliseconds timeout) noexcept {
     if (state->process != ::getpid()) return;
     const std::lock_guard lock(state->mutex);
     if (std::exchange(state->leaving, true)) continue;
-    if (state->has_worker)
-      state->posted.notify_one();
-    else
-      state->start_worker();
+    state->wake_worker();
+    state->spare_wanted.notify_all();
   }
   Registry& all = registry();
   std::unique_lock lock(all.mutex);
@@ -412,154 +365,6 @@ void Group::abort_all(const char* why) noexcept {
     if (state->collectives) state->collectives->abort(1, why);
     if (state->messages) state->messages->abort(1, why);
   }
-}
-
-// ---- messages
-
-/// With messages_lock.
-void Group::State::begin(const std::shared_ptr<Message>& message) {
-  if (messages_closed) throw Failure("the process group was destroyed", static_cast<int>(Code::closed), message->peer);
-  sweep();
-}
-
-void Group::State::finish(const std::shared_ptr<Message>& message, std::exception_ptr error) {
-  message->is_complete = true;
-  message->complete(std::move(error));
-}
-
-/// With messages_lock. Zero: doesn't wait.
-bool Group::State::look(const std::shared_ptr<Message>& message, Timeout timeout) {
-  if (message->is_complete) return true;
-  if (messages_closed) {
-    if (messages) return false;  // close() may still complete it
-    finish(message, std::make_exception_ptr(
-                        Failure("the process group was destroyed", static_cast<int>(Code::closed), message->peer)));
-    return true;
-  }
-  try {
-    if (timeout == Timeout::zero()) {
-      if (!message->request.test()) return false;
-    } else {
-      message->request.wait(timeout);
-    }
-    if (message->is_receive && message->status.bytes != message->bytes) {
-      const std::string text = std::string(message->name) + ": rank " + std::to_string(rank) + " received " +
-                               std::to_string(message->status.bytes) + " bytes from rank " +
-                               std::to_string(message->status.source) + ", but its tensor has " +
-                               std::to_string(message->bytes);
-      throw Failure(text.c_str(), static_cast<int>(Code::mismatch), message->status.source);
-    }
-    finish(message, nullptr);
-  } catch (const hmc::Error& error) {
-    if (error.code() == Code::timeout && timeout != Timeout::zero()) return false;
-    note(error);
-    finish(message, std::make_exception_ptr(as_failure(error)));
-  } catch (const Failure&) {
-    finish(message, std::current_exception());
-  }
-  return true;
-}
-
-void Group::State::sweep() {
-  if (adopted.empty()) [[likely]]
-    return;
-  std::erase_if(adopted, [this](const auto& each) { return look(each, Timeout::zero()); });
-}
-
-void Group::send(const std::shared_ptr<Message>& message, const void* data, int destination, int tag) {
-  message->peer = destination;
-  const std::lock_guard lock(state_->messages_lock);
-  state_->begin(message);
-  try {
-    message->request = state_->messages->world().isend(data, message->bytes, destination, tag);
-  } catch (const hmc::Error& error) {
-    throw as_failure(error);
-  }
-  state_->look(message, Timeout::zero());
-}
-
-void Group::receive(const std::shared_ptr<Message>& message, void* data, int source, int tag) {
-  message->peer = source;
-  message->is_receive = true;
-  const std::lock_guard lock(state_->messages_lock);
-  state_->begin(message);
-  try {
-    message->request = state_->messages->world().irecv(data, message->bytes, source, tag, &message->status);
-  } catch (const hmc::Error& error) {
-    throw as_failure(error);
-  }
-}
-
-bool Group::test(const std::shared_ptr<Message>& message) {
-  {
-    const std::lock_guard lock(state_->messages_lock);
-    if (!state_->look(message, Timeout::zero())) return false;
-  }
-  message->notify();
-  return true;
-}
-
-bool Group::wait(const std::shared_ptr<Message>& message, Milliseconds timeout) {
-  const bool is_limited = timeout > Milliseconds{0};
-  const Milliseconds limit = is_limited ? timeout : message->timeout;
-  const Clock::time_point start = Clock::now();
-  for (bool done = false; !done;) {
-    const std::lock_guard lock(state_->messages_lock);
-    done = state_->look(message, message_slice);
-    if (done || Clock::now() - start < limit) continue;
-    if (is_limited) return false;
-    message->request.abandon();
-    const std::string peer = message->peer >= 0 ? "rank " + std::to_string(message->peer) : "any rank";
-    const std::string text = std::string(message->name) + ": rank " + std::to_string(rank_) + " waited " +
-                             std::to_string(limit.count()) + " ms for " + peer + ", the timeout";
-    state_->finish(message,
-                   std::make_exception_ptr(Failure(text.c_str(), static_cast<int>(Code::timeout), message->peer)));
-    done = true;
-  }
-  message->notify();
-  return true;
-}
-
-void Group::watch(std::shared_ptr<Message> message) {
-  const std::lock_guard lock(state_->messages_lock);
-  if (message->is_complete) return;
-  state_->watched.push_back(std::move(message));
-  if (std::exchange(state_->has_watcher, true)) return;
-  std::thread([state = state_] { state->watch_messages(); }).detach();
-}
-
-void Group::State::watch_messages() {
-  for (bool is_empty = false; !is_empty;) {
-    std::vector<std::shared_ptr<Message>> done;
-    {
-      const std::lock_guard lock(messages_lock);
-      std::erase_if(watched, [&](const auto& each) {
-        if (!look(each, Timeout::zero())) return false;
-        done.push_back(each);
-        return true;
-      });
-      is_empty = watched.empty();
-      if (is_empty) has_watcher = false;
-    }
-    for (const auto& each : done) each->notify();
-    if (!is_empty) std::this_thread::sleep_for(worker_delay);
-  }
-}
-
-void Group::adopt(std::shared_ptr<Message> message) {
-  const std::lock_guard lock(state_->messages_lock);
-  if (!message->is_complete) state_->adopted.push_back(std::move(message));
-}
-
-void Group::cancel(const std::shared_ptr<Message>& message) {
-  {
-    const std::lock_guard lock(state_->messages_lock);
-    if (state_->look(message, Timeout::zero())) return;
-    message->request.abandon();
-    state_->finish(message, std::make_exception_ptr(
-                                Failure("the receive was cancelled", static_cast<int>(Code::error), message->peer)));
-  }
-  message->notify();
 }
 
 }  // namespace hmc::torch_adapter

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <hmc/runtime.hpp>
@@ -46,11 +47,11 @@ struct Operation {
   virtual ~Operation() = default;
   /// Executes the collective. May throw.
   virtual void run(Team& team) = 0;
-  /// Called once after run, by the same thread, before anyone sees the operation as complete. `error` is null after
-  /// success.
-  virtual void complete(std::exception_ptr error) noexcept = 0;
-  /// Called after complete, when the next operation may begin: may wait for other operations of the group.
-  virtual void notify() noexcept {}
+  /// Called once after run, by the same thread. `error` is null after success. Returns true if publish() must be
+  /// called: the operation is then complete for its users when publish() calls `visible`, else as soon as this returns.
+  virtual bool complete(std::exception_ptr error) noexcept = 0;
+  /// Called when the next operation may begin: may wait for other operations of the group.
+  virtual void publish(const std::function<void()>& visible) noexcept = 0;
 
   const char* name = "";
   Milliseconds timeout{0};
@@ -64,7 +65,7 @@ struct Operation {
 /// A send or a receive in flight. The buffer stays in use until it is complete.
 struct Message {
   virtual ~Message() = default;
-  /// Called once, under the lock of messages.
+  /// Called once, under the lock of messages: releases nothing, because the end of a tensor may wait for other locks.
   virtual void complete(std::exception_ptr error) noexcept = 0;
   /// Called after complete without a lock, maybe several times and by several threads.
   virtual void notify() noexcept {}
@@ -78,6 +79,27 @@ struct Message {
   Request request;
   bool is_receive = false;
   bool is_complete = false;
+  Clock::time_point deadline;  ///< of a message that is watched
+};
+
+/// Windows whose tensors have ended. They are freed between two collectives, or when the group's Runtimes are closed.
+/// Not part of the group: a tensor's end may happen in the middle of any call, and a tensor may outlive its group.
+class RetiredWindows {
+ public:
+  void add(Window window) {
+    const std::lock_guard lock(mutex_);
+    if (!is_closed_) windows_.push_back(std::move(window));
+  }
+  std::vector<Window> take(bool last = false) {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = is_closed_ || last;
+    return std::exchange(windows_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Window> windows_;
+  bool is_closed_ = false;
 };
 
 /// Threads: any. Collectives and messages have separate Runtimes, so a message doesn't wait for a collective that is in
@@ -88,6 +110,11 @@ struct Message {
 ///  - post(): a thread that waits for it, or the worker thread. The worker begins at once if the operation is large or
 ///  if
 ///    watch() was called, else after a moment, because most callers wait at once.
+///
+/// While a worker runs the callbacks of a future, another one executes the queue.
+///
+/// No lock of a group is held while an operation, a message or a tensor is released: a tensor's end may take the lock
+/// of Python's interpreter, and threads that hold that one call the functions of a group.
 class Group {
  public:
   /// Collective over the group's ranks. `kept` is released when all ranks have left.
@@ -110,7 +137,7 @@ class Group {
   void receive(const std::shared_ptr<Message>& message, void* data, int source, int tag);
   bool test(const std::shared_ptr<Message>& message);
   bool wait(const std::shared_ptr<Message>& message, Milliseconds timeout);
-  /// The worker completes the message although nobody waits for it.
+  /// The worker completes the message without a call of wait(), at the latest after the message's timeout.
   void watch(std::shared_ptr<Message> message);
   /// Keeps a message that the program dropped until it is complete.
   void adopt(std::shared_ptr<Message> message);
@@ -118,8 +145,7 @@ class Group {
   /// Ends a receive that no message has matched.
   void cancel(const std::shared_ptr<Message>& message);
 
-  /// Frees a window between two collectives.
-  void retire(Window window);
+  const std::shared_ptr<RetiredWindows>& retired() const noexcept;
 
   /// Leaves the group without waiting: the worker closes the Runtimes once all ranks have left. Calls fail from then
   /// on.

@@ -1,7 +1,9 @@
 // The Python module of the adapter.
 #include <torch/csrc/utils/pybind.h>
 
+// One translation unit, because torch's headers take most of the time.
 #include "backend.cpp"
+#include "messages.cpp"
 
 namespace hmc::torch_adapter {
 

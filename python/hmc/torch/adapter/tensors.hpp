@@ -1,6 +1,7 @@
 // Memory of tensors as collectives need it: contiguous, on the host, with an hmc::DType.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -49,11 +50,16 @@ inline Element element_of(const at::Tensor& tensor, const char* operation) {
 
 using RedOp = c10d::ReduceOp::RedOpType;
 
+inline const char* name_of(RedOp op) {
+  constexpr std::array names{"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+  const auto index = static_cast<std::size_t>(op);
+  return index < names.size() ? names[index] : "of an unknown name";
+}
+
 /// HMC's operation for torch's. Sums of booleans are "or", products are "and".
 inline Op op_of(RedOp op, const Element& element, const char* operation) {
   const auto refuse = [&](const char* type) -> Op {
-    TORCH_CHECK(false, "hmc: ", operation, " of ", type, " has no reduction ", static_cast<int>(op),
-                " (the number in torch.distributed.ReduceOp.RedOpType)");
+    TORCH_CHECK(false, "hmc: ", operation, " of ", type, " has no reduction ", name_of(op));
   };
   if (element.per_number == 2 && op != RedOp::SUM && op != RedOp::AVG && op != RedOp::PREMUL_SUM)
     return refuse("complex numbers");
@@ -140,7 +146,8 @@ class StreamOf {
 
 enum class Use { in, out, in_out };
 
-/// A tensor's elements in plain memory: the tensor itself, or a copy. store() copies the results back.
+/// A tensor's elements in plain memory: the tensor itself, or a copy. The first use of the memory copies the elements,
+/// so that an operation sees the results of the operations before it. store() copies the results back.
 class Plain {
  public:
   Plain() = default;
@@ -150,12 +157,15 @@ class Plain {
       return;
     stream_.emplace(tensor);
     plain_ = at::empty(tensor.sizes(), tensor.options().device(c10::kCPU).memory_format(c10::MemoryFormat::Contiguous));
-    if (use != Use::out) stream_->copy(plain_, tensor_);
+    must_load_ = use != Use::out;
     has_results_ = use != Use::in;
   }
-  void* data() const { return plain_.numel() != 0 ? plain_.data_ptr() : nullptr; }
+  void* data() const { return plain_.numel() != 0 ? tensor().data_ptr() : nullptr; }
   std::size_t bytes() const { return plain_.nbytes(); }
-  const at::Tensor& tensor() const { return plain_; }
+  const at::Tensor& tensor() const {
+    if (std::exchange(must_load_, false)) stream_->copy(plain_, tensor_);
+    return plain_;
+  }
   void store() const {
     if (has_results_) stream_->copy(tensor_, plain_);
   }
@@ -164,6 +174,7 @@ class Plain {
   at::Tensor tensor_;
   at::Tensor plain_;
   std::optional<StreamOf> stream_;
+  mutable bool must_load_ = false;
   bool has_results_ = false;
 };
 
@@ -191,17 +202,20 @@ class PlainList {
     data_ = copy_.data_ptr();
     has_results_ = use != Use::in;
     for (const at::Tensor& each : tensors_) streams_.emplace_back(each);
-    if (use != Use::out) move(true);
+    must_load_ = use != Use::out;
   }
-  void* data() const { return data_; }
+  void* data() const {
+    if (std::exchange(must_load_, false)) move(true);
+    return data_;
+  }
   std::size_t bytes() const { return bytes_; }
   const std::vector<std::size_t>& sizes() const { return sizes_; }
   void store() const {
-    if (has_results_) const_cast<PlainList*>(this)->move(false);
+    if (has_results_) move(false);
   }
 
  private:
-  void move(bool in) {
+  void move(bool in) const {
     auto* at = static_cast<char*>(data_);
     for (std::size_t i = 0; i < tensors_.size(); at += sizes_[i], ++i) {
       const at::Tensor& tensor = tensors_[i];
@@ -227,6 +241,7 @@ class PlainList {
   at::Tensor copy_;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  mutable bool must_load_ = false;
   bool has_results_ = false;
 };
 

@@ -1,6 +1,8 @@
 // Work: torch's handles of collectives and messages in flight.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,43 +26,56 @@ class Result {
   std::function<void()> on_end;  ///< the profiler's
   std::string context;           ///< of error texts: the group
 
-  /// Before the operation is visibly complete.
-  void set(std::exception_ptr error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error != nullptr ? as_torch(std::move(error)) : nullptr;
-    is_complete_ = true;
-    if (on_end) std::exchange(on_end, nullptr)();
+  /// Sets the result. Returns true if there is a future to mark: then users see the result in publish(), else at once.
+  bool set(std::exception_ptr error) {
+    std::function<void()> end;
+    {
+      const std::lock_guard lock(mutex_);
+      error_ = error != nullptr ? as_torch(std::move(error)) : nullptr;
+      is_set_ = true;
+      is_complete_ = unmarked_ == nullptr;
+      end = std::exchange(on_end, nullptr);
+      if (is_complete_ && !end) return false;
+    }
+    if (end) end();
+    return !is_complete_;
   }
-  /// After that: marks the future, which may run callbacks.
-  void publish() noexcept {
+  /// Marks the future: first users see the result, then the callbacks run. Does nothing before set(). A second call
+  /// waits until users see the result.
+  void publish(const std::function<void()>& visible = {}) noexcept {
+    if (is_complete_) return;
     c10::intrusive_ptr<c10::ivalue::Future> future;
     {
       const std::lock_guard lock(mutex_);
-      if (!is_complete_) return;
-      future = std::move(unmarked_);
-      unmarked_.reset();
+      if (!is_set_) return;
+      future = std::exchange(unmarked_, {});
+      if (future) visible_ = &visible;
     }
-    if (future) mark(*future);
+    if (future)
+      mark(*future);
+    else
+      is_complete_.wait(false);
   }
-  c10::intrusive_ptr<c10::ivalue::Future> future(bool& is_complete) {
+  c10::intrusive_ptr<c10::ivalue::Future> future(bool& is_set) {
     const std::lock_guard lock(mutex_);
-    is_complete = is_complete_;
+    is_set = is_set_;
     if (future_) return future_;
     std::vector<c10::Device> devices;
     for (const at::Tensor& each : outputs)
       if (!each.device().is_cpu() && std::find(devices.begin(), devices.end(), each.device()) == devices.end())
         devices.push_back(each.device());
     future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
-    if (is_complete_)
+    if (is_set_) {
       mark(*future_);
-    else
+    } else {
       unmarked_ = future_;
+      // The first callback: whoever sees the result also sees the future as done, and later callbacks may take their
+      // time.
+      future_->addCallback([this](c10::ivalue::Future& /*future*/) { show(); });
+    }
     return future_;
   }
-  bool is_complete() const {
-    const std::lock_guard lock(mutex_);
-    return is_complete_;
-  }
+  bool is_complete() const { return is_complete_; }
   std::exception_ptr error() const {
     const std::lock_guard lock(mutex_);
     return error_;
@@ -70,6 +85,11 @@ class Result {
   }
 
  private:
+  void show() {
+    is_complete_ = true;
+    is_complete_.notify_all();
+    if (const auto* const visible = std::exchange(visible_, nullptr); visible != nullptr && *visible) (*visible)();
+  }
   void mark(c10::ivalue::Future& future) noexcept {
     try {
       if (error_)
@@ -102,8 +122,13 @@ class Result {
     }
   }
 
+ protected:
   mutable std::mutex mutex_;
-  bool is_complete_ = false;
+
+ private:
+  bool is_set_ = false;
+  std::atomic<bool> is_complete_{false};  ///< for users
+  const std::function<void()>* visible_ = nullptr;
   std::exception_ptr error_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   c10::intrusive_ptr<c10::ivalue::Future> unmarked_;
@@ -112,21 +137,27 @@ class Result {
 struct Collective final : Operation, Result {
   std::function<void(Team&)> body;
   void run(Team& team) override { body(team); }
-  void complete(std::exception_ptr error) noexcept override {
+  bool complete(std::exception_ptr error) noexcept override {
     body = nullptr;  // releases the tensors
-    set(std::move(error));
+    return set(std::move(error));
   }
-  void notify() noexcept override { publish(); }
+  void publish(const std::function<void()>& visible) noexcept override { Result::publish(visible); }
 };
 
 struct TensorMessage final : Message, Result {
   Plain memory;
   void complete(std::exception_ptr error) noexcept override {
     if (error == nullptr && is_receive) memory.store();
-    memory = Plain();
     set(std::move(error));
   }
-  void notify() noexcept override { publish(); }
+  void notify() noexcept override {
+    Plain released;
+    {
+      const std::lock_guard lock(mutex_);
+      released = std::exchange(memory, Plain());
+    }
+    publish();
+  }
 };
 
 /// The parts that all works have. Torch's base class has state of its own, which isn't used.
