@@ -364,16 +364,12 @@ def test_callbacks_that_wait():
             for wait in (lambda work: work.get_future().wait(), lambda work: work.wait(timedelta(seconds=50)), lambda work: work.wait()):
                 for early in (False, True):
                     first, second = torch.ones(4), torch.ones(4)
-                    go, work = threading.Event(), []
+                    started = dist.all_reduce(first, async_op=True)
+                    later = begin() if early else None
                     def callback(future):
-                        if early:
-                            go.wait()
-                        wait(work[0] if early else begin())
+                        wait(later or begin())
                         return future.value()
-                    future = dist.all_reduce(first, async_op=True).get_future().then(callback)
-                    if early:
-                        work.append(begin())
-                        go.set()
+                    future = started.get_future().then(callback)
                     future.wait()
                     assert first.tolist() == second.tolist() == [2] * 4, (first, second)
         """)
