@@ -8,9 +8,9 @@
 
 namespace hmc {
 
-/// For Runtime::init. Rank 0 sets one key to a text of at most 1,000 characters, and the other ranks get it, several times
-/// while they wait for the others. A text that an earlier job has left in the store is replaced by rank 0. Keys begin
-/// with "hmc" and have at most 64 characters. A function that fails throws.
+/// For Runtime::init. Rank 0 sets one key to a text of at most 1,000 characters, and the other ranks get it, several
+/// times while they wait for the others. A text that an earlier job has left in the store is replaced by rank 0. Keys
+/// begin with "hmc" and have at most 64 characters. A function that fails throws.
 ///
 /// Only the thread that calls Runtime::init calls the functions, before init returns. If HMC_SECRET isn't set, the text
 /// contains the job's secret: then the store must be private to the job.
