@@ -326,7 +326,9 @@ class OtherForms(unittest.TestCase):
         with os.fdopen(terminal, "rb", buffering=0) as screen:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=side, timeout=60, check=True, text=True)
             os.set_blocking(terminal, False)
-            shown = screen.read(1 << 16) or b""
+            shown = b""
+            while part := screen.read(1 << 16):  # at most 4095 bytes each time
+                shown += part
             os.close(side)
         return shown.decode(), done.stdout
 
