@@ -22,7 +22,8 @@ torch.set_num_threads(1)
 try:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 except ImportError:
-    raise SystemExit(f"torch {torch.__version__} has no backend fake") from None
+    print(f"torch {torch.__version__} has no backend fake: its cost isn't measured", flush=True)
+    raise SystemExit(0) from None
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
 fake = measure(None)
 dist.destroy_process_group()

@@ -158,10 +158,10 @@ std::unique_ptr<Bootstrap> join_latest(StoreExchange& exchange, Member member, c
       return join_over(exchange, member, env, deadline);
     } catch (const RecordChanged&) {
     } catch (const Error& error) {
-      // A job that has ended, or another program on its port. Its successor's record may not be there yet.
+      // A job that has ended or failed, or another program on its port: its successor's record may come soon.
       if (error.code() == Code::timeout || error.code() == Code::invalid_config) throw;
       const Deadline soon =
-          Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(5)));
+          Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       while (!exchange.has_changed()) {
         if (soon.expired()) throw;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "bootstrap/launchers/pmi1.hpp"
@@ -83,13 +84,21 @@ TEST(JoinOverStore, record_of_an_earlier_job_is_replaced) {
   std::thread first([&] { join_over(store, 1, 2, with_secret(""))->leave(); });
   join_over(store, 0, 2, with_secret(""))->leave();
   first.join();
-  std::thread early([&] { join_over(store, 1, 2, with_secret(""))->leave(); });  // reads the first job's record
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<bool> has_read{false};
+  KeyValueStore seen = store;
+  seen.get = [&](const std::string& key, Timeout timeout) {
+    std::string record = store.get(key, timeout);
+    has_read = true;
+    has_read.notify_all();
+    return record;
+  };
+  std::thread early([&] { join_over(seen, 1, 2, with_secret(""))->leave(); });
+  has_read.wait(false);  // it has the first job's record
   join_over(store, 0, 2, with_secret(""))->leave();
   early.join();
 }
 
-TEST(JoinOverStore, failure_of_rank_0_ends_the_others_at_once) {
+TEST(JoinOverStore, failure_of_rank_0_ends_the_others) {
   MemoryStore memory;
   const KeyValueStore store = memory.store();
   EXPECT_EQ(error_of([&] { (void)join_over(store, 0, 2, with_secret("no hex")); }).code(), Code::invalid_config);
