@@ -253,8 +253,8 @@ hmc_code hmc_buffer_create(int device_id, std::size_t size, hmc_memory_type type
 
 hmc_code hmc_buffer_borrow(void* address, std::size_t size, hmc_buffer_t* buffer) {
   return guarded("ConnBuffer::borrow", [&] {
-    required(buffer, "ConnBuffer::borrow", "the place for the result") =
-        new hmc_buffer{hmc::ConnBuffer::borrow(address, size)};
+    hmc_buffer_t& out = required(buffer, "ConnBuffer::borrow", "the place for the result");
+    out = new hmc_buffer{hmc::ConnBuffer::borrow(address, size)};
   });
 }
 

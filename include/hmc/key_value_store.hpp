@@ -16,7 +16,7 @@ namespace hmc {
 /// contains the job's secret: then the store must be private to the job.
 struct KeyValueStore {
   std::function<void(const std::string& key, const std::string& value)> set;
-  /// Waits until the key is set, at most `timeout`, and returns its value.
+  /// Waits until the key is set, at most `timeout`, and returns its value. May be called again for the same key.
   std::function<std::string(const std::string& key, Timeout timeout)> get;
   /// Optional. If the key's value is `expected` (empty: the key isn't set), sets it to `desired`. Returns the value
   /// after the call. Each rank then claims a key of its own, so a second process with the same rank fails at once.

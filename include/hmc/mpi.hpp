@@ -26,9 +26,13 @@ inline Runtime init(MPI_Comm comm) {
       throw Error(Code::error, "init", "MPI_Bcast failed");
     return std::string(bytes.data());
   };
+  std::string record;  // the broadcast is collective, so it happens once; get may be called again
   KeyValueStore store;
   store.set = [&](const std::string&, const std::string& value) { (void)broadcast(value); };
-  store.get = [&](const std::string&, Timeout) { return broadcast({}); };
+  store.get = [&](const std::string&, Timeout) {
+    if (record.empty()) record = broadcast({});
+    return record;
+  };
   return Runtime::init(store, rank, size);
 }
 
