@@ -539,6 +539,44 @@ def test_windows_of_groups():
         """)
 
 
+def test_windows_used_again():
+    """Tensors that move to windows, and end at different steps on the ranks."""
+    job(2, """
+        def windows():
+            return open("/proc/self/maps").read().count("memfd:")
+        kept = []
+        for i in range(300):
+            tensor = torch.full((30000 + 1000 * (i % 7),), float(rank + i))
+            view = tensor[1000:2000]
+            hmc.torch.move(tensor)
+            hmc.torch.move(view)  # is there already
+            dist.all_reduce(tensor)
+            assert tensor.eq(2 * i + 1).all() and view.eq(2 * i + 1).all(), i
+            view.fill_(7)
+            assert tensor[1000:2000].eq(7).all()
+            kept.append(tensor)
+            if len(kept) > 1 + 3 * rank:
+                kept.pop(0)
+            if i == 100:
+                before = windows()
+        assert windows() < before + 10, (windows(), before)  # a thread may release a tensor a little later
+        assert hmc.torch.counters()["staged"] == 0, hmc.torch.counters()
+        many = [torch.full((100 + i,), float(i)) for i in range(100)]  # more than a group keeps
+        for each in many:
+            hmc.torch.move(each)
+        for i, each in enumerate(many):
+            dist.all_reduce(each)
+            assert each.eq(2 * i).all(), i
+        del many, kept
+        sizes = [10 ** 5 + 10 ** 6 * i for i in range(3)]
+        for size in sizes * 10:
+            tensor = torch.full((size,), float(rank))
+            hmc.torch.move(tensor)
+            dist.all_reduce(tensor)
+            assert tensor.eq(1).all()
+        """)
+
+
 def test_memory_of_operations():
     count = os.environ.get("HMC_TEST_OPERATIONS", "100000")
     output = job(2, f"""

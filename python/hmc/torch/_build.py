@@ -15,8 +15,8 @@ import time
 
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _folder = os.path.join(_package, "torch", "adapter")
-_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
-_plain_sources = ("group.cpp", "group_messages.cpp", "group.hpp", "group_state.hpp")
+_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "windows.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
+_plain_sources = ("group.cpp", "group_messages.cpp", "group_windows.cpp", "group.hpp", "group_state.hpp")
 
 
 class BuildError(RuntimeError):
@@ -81,7 +81,7 @@ def _commands(compiler, target):
                   *(part for each in torch_headers for part in ("-isystem", each)),
                   os.path.join(_folder, "module.cpp"), "-o", os.path.join(target, "module.o")]
     plain = [[*common, os.path.join(_folder, f"{name}.cpp"), "-o", os.path.join(target, f"{name}.o")]
-             for name in ("group", "group_messages")]
+             for name in ("group", "group_messages", "group_windows")]
     compiles = [with_torch, *plain]
     library = _library()
     link = [*compiler, "-shared", *(each[-1] for each in compiles), "-o", os.path.join(target, "_adapter.so"), library,
