@@ -476,7 +476,7 @@ def test_tensors_in_windows():
         assert tensor.shape == shape and tensor.dtype == torch.float32
         tensor.copy_(data(me, shape))
         dist.all_reduce(tensor)
-        equal(tensor, sum(data(r, shape) for r in range(n)))
+        equal(tensor, sum(data(r, shape) for r in range(n)).cpu())
     counts = hmc.torch.empty((4,), dtype=torch.int64)
     counts.fill_(me + 1)
     dist.all_reduce(counts)

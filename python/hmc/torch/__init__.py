@@ -44,7 +44,7 @@ def empty(*sizes, dtype=None, group=None):
     """
     if len(sizes) == 1 and not isinstance(sizes[0], int):
         sizes = tuple(sizes[0])
-    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype))
+    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype, device="cpu"))
 
 
 def move(tensor, group=None):

@@ -15,7 +15,7 @@ import time
 
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _folder = os.path.join(_package, "torch", "adapter")
-_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "windows.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
+_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "windows.cpp", "backend.hpp", "work.hpp", "tensors.hpp", "device.hpp")
 _plain_sources = ("group.cpp", "group_messages.cpp", "group_windows.cpp", "group.hpp", "group_state.hpp")
 
 
