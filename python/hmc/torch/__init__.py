@@ -5,7 +5,8 @@
 >>> dist.init_process_group("hmc")            # under hmcrun, torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 
 All operations of torch.distributed work, on tensors in host memory. Tensors of devices are copied to host memory for each
-operation. The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
+operation, except in large all_reduces of CUDA tensors: where HMC can open the device, a window in its memory holds a copy that
+the devices reduce (on one node). The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
 build`` does it beforehand).
 
 - ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies. ``move(tensor)``
