@@ -309,7 +309,7 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
 bool Array::from_buffer(const char* operation, const char* name, Access access) {
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(object_.ptr(), view.get(), PyBUF_RECORDS_RO) != 0) {
-    const nb::python_error refusal;  // the current error, which it clears
+    const nb::python_error refusal;                                      // the current error, which it clears
     if (nb::hasattr(object_, "__cuda_array_interface__")) return false;  // cupy's arrays are in device memory
     // numpy has no buffers of some types, such as datetime64 and those of ml_dtypes.
     if (!nb::hasattr(object_, "__array_interface__")) throw nb::python_error(refusal);
