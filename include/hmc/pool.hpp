@@ -71,6 +71,7 @@ enum class PoolWay : std::uint8_t {
   verbs,         ///< RDMA: "verbs"
   ucx,           ///< "ucx"
   tcp,           ///< "tcp"
+  staged,        ///< the owner copies, with messages over the store: "staged". Works always, and is slow
 };
 HMC_API const char* name_of(PoolWay way) noexcept;
 
@@ -131,8 +132,8 @@ struct PoolCounter {
 /// ERRORS. After the end of the store, join, leave and control calls throw Error{peer_failed}, the list of members no
 /// longer changes, and copies between the members continue.
 ///
-/// THREADS. Any number of threads, except that join, leave and close are one at a time. Callbacks run on the
-/// store client's thread: see Store.
+/// THREADS. Any number of threads, except that join, leave and close are one at a time. Callbacks of on_change and
+/// on_call run on two threads of the pool, one call at a time; they may call the pool, but not close it.
 class HMC_API Pool {
  public:
   /// Reserves the addresses and allocates this member's parts. Not collective. Throws Error{invalid_argument,
@@ -151,7 +152,8 @@ class HMC_API Pool {
   /// Returns when every member can reach this one and this one every member. Returns the rank. Error{unavailable}: all
   /// ranks are in use; timeout names the member that doesn't answer.
   int join(Timeout timeout = job_timeout);
-  /// Afterwards no member starts a copy to this member's parts; copies in flight end first, at most until the timeout.
+  /// Waits for the copies that copy_async() has started, then leaves. The others see the leave within milliseconds;
+  /// their copies in flight end normally, as the parts stay allocated until close().
   void leave(Timeout timeout = job_timeout);
   bool is_member() const noexcept;
   int rank() const noexcept;  ///< -1: not a member, and no rank was given
@@ -160,6 +162,7 @@ class HMC_API Pool {
   std::vector<int> members() const;        ///< ascending
   /// Returns when the version is at least `version`. Error{timeout, peer_failed}.
   void wait_version(std::uint64_t version, Timeout timeout = job_timeout) const;
+  /// Called after each change, in the order of the versions. A member doesn't see changes while it isn't in the pool.
   void on_change(std::function<void(const PoolChange&)> changed);
 
   // ---- addresses
@@ -208,7 +211,7 @@ class HMC_API Pool {
   /// For barriers, allgathers, numbers and exit of the members: see Store.
   const Store& store() const noexcept;  ///< with the pool's prefix
   /// Requests between members: the handler of `rank` gets the bytes, and its result is returned. At most 1 MiB
-  /// each. The handler runs on a thread of its own, one call at a time; what it throws, the caller throws.
+  /// each. If the handler throws, call() throws the same Error.
   std::string call(int rank, std::string_view request, Timeout timeout = job_timeout) const;
   void on_call(std::function<std::string(int from, std::string_view request)> handler);
   std::vector<PoolCounter> counters() const;

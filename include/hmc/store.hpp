@@ -104,9 +104,9 @@ class HMC_API Store {
 
   // ---- ranks: a number for each connection, one per prefix
 
-  /// This connection's rank in 0..size-1: the one that it has, else `wanted`, else (wanted < 0) the lowest free one
-  /// after the last that was assigned. A rank is free again after release_rank() or the end of the connection. All
-  /// clients of a prefix pass the same size. Error{unavailable}: all ranks are in use, or the wanted one is.
+  /// This connection's rank in 0..size-1: the rank that it has, else `wanted`, else (wanted < 0) the lowest free one. A
+  /// rank is free again after release_rank() or the end of the connection. All clients of a prefix pass the same size.
+  /// Error{unavailable}: all ranks are in use, or the wanted one is.
   int acquire_rank(int size, int wanted = -1) const;
   void release_rank() const;
   /// Calls `changed` for each rank in use now, and then for each change, in the order in which they occur, until
@@ -115,9 +115,10 @@ class HMC_API Store {
 
   // ---- subgroups: `size` callers with the ranks 0..size-1 meet by the name; there is no set-up, and nothing is left
 
-  /// Each name has its own sequence of calls. Error{timeout} names the missing ranks, and then this call has not
-  /// happened: it may be repeated. Error{peer_failed}: a member that had arrived, or any that shares the call, has
-  /// ended. Error{mismatch}: sizes differ, or a rank calls twice.
+  /// Each name has its own sequence of calls.
+  ///  - timeout: names the missing ranks. This call hasn't happened, and may be repeated.
+  ///  - peer_failed: a caller that had arrived has ended.
+  ///  - mismatch: the callers pass different sizes, one calls an allgather, or two callers have one rank.
   void barrier(std::string_view name, int size, int rank, Timeout timeout = job_timeout) const;
   /// The bytes of all ranks, by rank; lengths may differ.
   std::vector<std::string> allgather(std::string_view name, int size, int rank, std::string_view mine,

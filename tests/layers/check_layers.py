@@ -38,6 +38,7 @@ ALLOWED = {
     "runtime/device": [PUBLIC, *CORE, "runtime/transport", "runtime/rma"],
     "runtime/p2p": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/device",
                     "runtime/transport/shm/peer_reads.hpp"],
+    "runtime/pool": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/transport/shm/peer_reads.hpp"],
     "collectives": [PUBLIC, "runtime/base", "runtime/progress", "runtime/rma", "runtime/device", *SCHEDULE, "collectives/select",
                     "collectives/mismatch", "collectives/args/signature.hpp",
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
