@@ -67,7 +67,8 @@ std::uint32_t ShareMemory::reach(std::uint32_t rank) const {
     case PoolWay::process_copy: return SMEMS_DATA_OP_SDMA;
     case PoolWay::verbs:
     case PoolWay::ucx:
-    case PoolWay::tcp: break;
+    case PoolWay::tcp:
+    case PoolWay::staged: break;
   }
   return SMEMS_DATA_OP_RDMA;
 }
