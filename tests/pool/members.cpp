@@ -25,6 +25,22 @@ void wait_until(const std::function<bool()>& is_true) {
   }
 }
 
+std::string fork_store(pid_t& pid) {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) std::abort();
+  pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const StoreService service("127.0.0.1:0");
+    (void)!::write(ends[1], service.address().c_str(), service.address().size() + 1);
+    for (;;) ::pause();
+  }
+  std::array<char, 64> address{};
+  (void)!::read(ends[0], address.data(), address.size() - 1);
+  for (const int end : ends) ::close(end);
+  return address.data();
+}
+
 namespace {
 
 constexpr int skipped = 77;
@@ -67,23 +83,6 @@ int run_as(int rank, int size, const Arguments& arguments, const std::vector<Cas
     std::fprintf(stderr, "rank %d, %s: %s\n", rank, name.c_str(), error.what());
     return 1;
   }
-}
-
-/// A StoreService in a process of its own; returns its address.
-std::string fork_store(pid_t& pid) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) std::abort();
-  pid = ::fork();
-  if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const StoreService service("127.0.0.1:0");
-    (void)!::write(ends[1], service.address().c_str(), service.address().size() + 1);
-    for (;;) ::pause();
-  }
-  std::array<char, 64> address{};
-  (void)!::read(ends[0], address.data(), address.size() - 1);
-  for (const int end : ends) ::close(end);
-  return address.data();
 }
 
 int run_forked(const Arguments& arguments, const std::vector<Case>& cases) {
