@@ -519,6 +519,9 @@ base::Bytes Membership::call(int rank, Message::Kind kind, base::ByteView reques
   {
     const std::lock_guard guard(lock_);
     if (ended_) throw Error(Code::peer_failed, "Pool::call", "the store has ended");
+    // A message to a rank that isn't in the group is lost, and only later leaves end the wait.
+    if (kind == Message::Kind::offer ? departed_.contains(rank) : !known(rank).is_member)
+      throw Error(Code::peer_failed, "Pool::call", fmt::format("rank {} isn't a member", rank));
     message.id = ++last_id_;
     pending_[message.id].rank = rank;
   }

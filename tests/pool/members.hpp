@@ -58,6 +58,8 @@ inline void check_pattern(const spmd::Pattern& pattern, const void* bytes, std::
   const std::string wrong = pattern.verify({static_cast<const std::byte*>(bytes), count}, from);
   HMC_CHECK_MSG(wrong.empty(), "{}", wrong);
 }
+/// A StoreService in a process of its own; returns its address. The caller has no threads.
+std::string fork_store(pid_t& pid);
 /// Waits for a condition that another process makes true.
 void wait_until(const std::function<bool()>& is_true);
 
