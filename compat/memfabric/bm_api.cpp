@@ -88,9 +88,10 @@ void end_bm() noexcept {
   const auto memories = bm().memories.remove_all();
   const std::lock_guard lock(bm().mutex);
   if (bm().session && bm().session->store) {
-    (void)guarded("smem_bm_uninit", [&] {
-      if (bm().session->store->is_connected()) bm().session->store->release_rank();
-    });
+    try {
+      bm().session->store->release_rank();
+    } catch (const Error&) {  // the store has ended
+    }
   }
   bm().session.reset();
 }

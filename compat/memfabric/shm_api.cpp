@@ -68,9 +68,10 @@ void end_shm() noexcept {
   const auto memories = shm().memories.remove_all();
   const std::lock_guard lock(shm().mutex);
   if (shm().session && shm().session->store) {
-    (void)guarded("smem_shm_uninit", [&] {
-      if (shm().session->store->is_connected()) shm().session->store->release_rank();
-    });
+    try {
+      shm().session->store->release_rank();
+    } catch (const Error&) {  // the store has ended
+    }
   }
   shm().session.reset();
 }

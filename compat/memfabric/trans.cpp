@@ -58,6 +58,8 @@ Decoded decode(std::string_view text) {
   return decoded;
 }
 
+std::string key_of(const std::string& name) { return "rank." + name; }
+
 std::byte* pointer(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 void synchronize(void* stream, int device) {
@@ -79,6 +81,7 @@ struct TransferEngine::Chunk {
 
 TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device)
     : store_(store), name_(name.address()), timeout_(timeout), device_(static_cast<int>(device)) {
+  take_name();
   PoolOptions options;
   options.name = "trans";
   options.most_members = most_peers;
@@ -86,38 +89,32 @@ TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout time
   pool_ = Pool::create(store_, options);
   pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
   pool_.join(timeout_);
-  take_name();
+  store_.set(key_of(name_), std::to_string(pool_.rank()));
 }
 
 TransferEngine::~TransferEngine() {
-  (void)guarded("smem_trans_destroy", [&] {
-    if (store_.is_connected()) store_.compare_and_swap("name." + name_, std::to_string(pool_.rank()), "-1");
-  });
+  try {
+    store_.remove(key_of(name_));
+    store_.with_prefix("id." + name_).release_rank();
+  } catch (const Error&) {  // the store has ended
+  }
   pool_.close();
 }
 
+/// The name is the only rank of a prefix, which the store frees when this connection ends.
 void TransferEngine::take_name() {
-  const std::string key = "name." + name_;
-  const std::string mine = std::to_string(pool_.rank());
-  std::optional<std::string> before;
-  for (;;) {
-    const Store::Swap swap = store_.compare_and_swap(key, before, mine);
-    if (swap.swapped) return;
-    before = swap.before;
-    if (!before || *before == "-1") continue;
-    try {  // the peer may have died
-      ask(find_peer(name_, true), encode(Request::check, name_, {}));
-    } catch (const std::exception&) {
-      continue;
-    }
-    throw Failure(SMEM_DUPLICATED_OBJECT, fmt::format("{} is the unique id of a living peer", name_));
+  try {
+    store_.with_prefix("id." + name_).acquire_rank(1);
+  } catch (const Error& error) {
+    if (error.code() != Code::unavailable) throw;
+    throw Failure(SMEM_DUPLICATED_OBJECT, fmt::format("{} is the unique id of another peer", name_));
   }
 }
 
 int TransferEngine::find_peer(const std::string& peer, bool fresh) {
   const std::lock_guard lock(peers_mutex_);
   if (const auto known = peers_.find(peer); known != peers_.end() && !fresh) return known->second;
-  const auto found = store_.try_get("name." + peer);
+  const auto found = store_.try_get(key_of(peer));
   int rank = -1;
   if (found) std::from_chars(found->data(), found->data() + found->size(), rank);
   const std::vector<int> members = pool_.members();

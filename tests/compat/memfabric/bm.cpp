@@ -363,7 +363,7 @@ HMC_SPMD_TEST(Bm, counters_match_the_calls) {
   for (int i = 1; i <= 10; ++i)
     SMEM_CHECK(
         pool.copy(pool.address(me.next(), host), data.data(), 10 * static_cast<std::uint64_t>(i), SMEMB_COPY_H2GH));
-  HMC_CHECK_NE(pool.copy(pool.address(me.next(), host, part_bytes), data.data(), 64, SMEMB_COPY_AUTO), SMEM_OK);
+  HMC_CHECK_NE(pool.copy(pool.address(me.next(), host, part_bytes - 1), data.data(), 64, SMEMB_COPY_AUTO), SMEM_OK);
   Batch batch;
   for (std::uint64_t i = 0; i < 7; ++i) batch.add(pool.address(me.next(), host, i * 256), data.data(), 100);
   auto params = batch.params();

@@ -33,6 +33,9 @@ inline constexpr auto device = SMEM_MEM_TYPE_DEVICE;
 inline constexpr std::uint64_t MiB = 1 << 20;
 inline constexpr std::uint64_t part_bytes = 4 * MiB;
 
+/// Failures that a test expects would fill the log; a check prints the last error.
+inline const std::int32_t quiet = smem_set_extern_logger([](int, const char*) {});
+
 /// The device of the tests: --set device=cuda or opencl; else there is none, and device parts are in host memory.
 struct Device {
   explicit Device(const TestRank& me) {
