@@ -172,13 +172,13 @@ PoolPlace Pool::place_of(const void* address) const noexcept { return core_->mem
 
 std::size_t Pool::bytes(PoolPart part, int rank) const noexcept {
   if (rank < 0 || rank >= most_members()) return 0;
-  const pool::MemberUse member(core_->members.table(), rank);
+  const pool::MemberUse member = core_->members.use(rank);
   return member ? member->bytes(part) : 0;
 }
 
 void* Pool::pointer(int rank, PoolPart part) const noexcept {
   if (rank < 0 || rank >= most_members()) return nullptr;
-  const pool::MemberUse member(core_->members.table(), rank);
+  const pool::MemberUse member = core_->members.use(rank);
   if (!member) return nullptr;
   if (part == PoolPart::host) return member->host;
   return member->device != nullptr ? member->device->address : nullptr;
@@ -186,7 +186,7 @@ void* Pool::pointer(int rank, PoolPart part) const noexcept {
 
 PoolPath Pool::path(int rank, PoolPart part) const {
   if (rank < 0 || rank >= most_members()) return {PoolWay::none, "the rank is outside the pool"};
-  const pool::MemberUse member(core_->members.table(), rank);
+  const pool::MemberUse member = core_->members.use(rank);
   if (!member) return {PoolWay::none, "the rank isn't a member"};
   const PoolPath& path = part == PoolPart::host ? member->host_path : member->device_path;
   return path.way == PoolWay::none ? PoolPath{PoolWay::none, "the member has no such part"} : path;

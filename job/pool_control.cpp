@@ -123,6 +123,9 @@ void PoolControl::post(int rank, base::ByteView bytes) {
   client_->send(std::move(call));
 }
 
+/// The answer comes after the events, on the same connection.
+void PoolControl::flush() { (void)client_->call("Pool", call_of(StoreOp::count, group_)); }
+
 Shared PoolControl::share(const std::string& local_name, const Shared& mine, base::Deadline deadline) {
   base::UniqueFd socket;
   bootstrap::ConnectResult result = bootstrap::ConnectResult::busy;

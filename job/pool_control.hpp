@@ -26,6 +26,7 @@ class PoolControl final : public pool::Control, private bootstrap::PeerLoop::Han
   std::uint64_t commit() override;
   std::uint64_t leave() override;
   void post(int rank, base::ByteView bytes) override;
+  void flush() override;
   pool::Shared share(const std::string& local_name, const pool::Shared& mine, base::Deadline deadline) override;
 
  private:

@@ -129,6 +129,7 @@ void ControlConnection::write() {
     first.fds.clear();
     first.sent += result.bytes;
     unsent_ -= result.bytes;
+    sent_ += result.bytes;
     if (first.sent == first.bytes.size()) out_.pop_front();
   }
 }

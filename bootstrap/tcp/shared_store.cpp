@@ -1,5 +1,7 @@
 #include "bootstrap/tcp/shared_store.hpp"
 
+#include <utility>
+
 #include <hmc/error.hpp>
 
 #include "runtime/base/env.hpp"
@@ -15,10 +17,15 @@ SharedStore::SharedStore(PeerLoop& loop)
       groups_(*this) {}
 
 template <typename Message> void SharedStore::send(StoreOwner to, const Message& message) {
-  const auto client = clients_.find(to);
-  if (client == clients_.end() || client->second->dropped) return;
-  client->second->connection.send(message);
-  if (client->second->connection.unsent_bytes() > most_unread_bytes) loop_.drop(*client->second);
+  const auto found = clients_.find(to);
+  if (found == clients_.end() || found->second.peer->dropped) return;
+  Client& client = found->second;
+  client.peer->connection.send(message);
+  const bool is_behind = client.peer->connection.unsent_bytes() > most_unread_bytes;
+  const std::uint64_t sent = client.peer->connection.sent_bytes();
+  if (!is_behind || sent != std::exchange(client.sent_bytes, sent))
+    client.reads_by = base::Deadline::after(reads_within);
+  if (client.reads_by.expired()) loop_.drop(*client.peer);
 }
 
 void SharedStore::on_frame(ControlPeer& from, const Frame& frame) {
@@ -28,7 +35,7 @@ void SharedStore::on_frame(ControlPeer& from, const Frame& frame) {
   if (known != owners_.end()) return handle(known->second, *call);
   watch_host(from.connection.fd(), lost_host_s_);
   owners_[&from] = ++last_owner_;
-  clients_[last_owner_] = &from;
+  clients_[last_owner_].peer = &from;
   ok(last_owner_, call->id);
 }
 

@@ -23,8 +23,9 @@ class SharedStore final : private StoreSink {
   void on_end(ControlPeer& peer);
   bool has(const ControlPeer& peer) const noexcept { return owners_.contains(&peer); }
 
-  /// A client that leaves more than this unread is disconnected.
-  static constexpr std::size_t most_unread_bytes = std::size_t{512} << 20;
+  /// A client that leaves more than this unread, and reads nothing for a time, is disconnected.
+  static constexpr std::size_t most_unread_bytes = std::size_t{256} << 20;
+  static constexpr std::chrono::seconds reads_within{10};
 
  private:
   void handle(StoreOwner owner, const StoreCall& call);
@@ -36,7 +37,12 @@ class SharedStore final : private StoreSink {
   int lost_host_s_;
   StoreOwner last_owner_ = 0;
   std::map<const ControlPeer*, StoreOwner> owners_;
-  std::map<StoreOwner, ControlPeer*> clients_;
+  struct Client {
+    ControlPeer* peer = nullptr;
+    std::uint64_t sent_bytes = 0;  ///< when it was seen to read last
+    base::Deadline reads_by = base::Deadline::after(reads_within);
+  };
+  std::map<StoreOwner, Client> clients_;
   SharedValues values_;
   SharedRounds rounds_;
   SharedRanks ranks_;

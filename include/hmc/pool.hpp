@@ -121,8 +121,8 @@ struct PoolCounter {
 ///
 /// MEMBERS. join() and leave() may be called at any time, also again. Each join and each leave is one
 /// version; all members see the same sequence. The death of a member is a leave, which the others see when its
-/// connection to the store ends. A rank is assigned again after a leave. A member that the caller hasn't seen yet can
-/// be reached when join() of that member has returned.
+/// connection to the store ends. A rank is assigned again after a leave. When a join()
+/// has returned, every member can access the new one.
 ///
 /// COPIES throw Error{peer_failed} if a member that they access isn't one, before or during the copy (then some bytes
 /// may have been written), and Error{out_of_range} beyond a part. They never fault: the pages of a part stay mapped
@@ -159,7 +159,9 @@ class HMC_API Pool {
   int rank() const noexcept;  ///< -1: not a member, and no rank was given
   int most_members() const noexcept;
   std::uint64_t version() const noexcept;  ///< 0 before the first join
-  std::vector<int> members() const;        ///< ascending
+  /// Ascending. The members that this process has seen: a join that has returned elsewhere may not be in it yet, but
+  /// its member can be accessed.
+  std::vector<int> members() const;
   /// Returns when the version is at least `version`. Error{timeout, peer_failed}.
   void wait_version(std::uint64_t version, Timeout timeout = job_timeout) const;
   /// Called after each change, in the order of the versions. A member doesn't see changes while it isn't in the pool.

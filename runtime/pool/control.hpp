@@ -54,6 +54,8 @@ class Control {
   virtual std::uint64_t leave() = 0;
   /// To a member or a candidate. Doesn't wait. A message to a rank that isn't one is lost.
   virtual void post(int rank, base::ByteView bytes) = 0;
+  /// Returns when all events that the store has sent before were passed to the handler.
+  virtual void flush() = 0;
   /// Passes `mine` to the process with this socket, and returns what it shares.
   virtual Shared share(const std::string& local_name, const Shared& mine, base::Deadline deadline) = 0;
 };

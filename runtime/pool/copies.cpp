@@ -101,8 +101,7 @@ struct Copies::InFlight {
 Side Copies::global_side(const PoolPlace& place, std::size_t bytes, Batch& batch) {
   auto found = std::find_if(batch.members.begin(), batch.members.end(),
                             [&](const auto& each) { return each.first == place.rank; });
-  if (found == batch.members.end())
-    found = batch.members.insert(found, {place.rank, MemberUse(members_.table(), place.rank)});
+  if (found == batch.members.end()) found = batch.members.insert(found, {place.rank, members_.use(place.rank)});
   const Member* const member = found->second.get();
   if (member == nullptr)
     throw Error(Code::peer_failed, "Pool::copy", fmt::format("rank {} isn't a member", place.rank));

@@ -95,6 +95,17 @@ void* Membership::address_of(const PoolPlace& place) const noexcept {
          static_cast<std::uint64_t>(place.rank) * stride + place.offset;
 }
 
+MemberUse Membership::use(int rank) noexcept {
+  MemberUse known(table_, rank);
+  if (known || !is_member()) return known;
+  try {
+    control_->flush();
+  } catch (const Error&) {  // without the store the list doesn't change
+    return known;
+  }
+  return {table_, rank};
+}
+
 // ---- join and leave, on the caller's thread
 
 int Membership::join(Deadline deadline) {
@@ -516,6 +527,8 @@ base::Bytes Membership::call(int rank, Message::Kind kind, base::ByteView reques
   Message message;
   message.kind = kind;
   message.bytes.assign(request.begin(), request.end());
+  if (kind != Message::Kind::offer && !use(rank))
+    throw Error(Code::peer_failed, "Pool::call", fmt::format("rank {} isn't a member", rank));
   {
     const std::lock_guard guard(lock_);
     if (ended_) throw Error(Code::peer_failed, "Pool::call", "the store has ended");

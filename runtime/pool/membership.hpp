@@ -59,7 +59,9 @@ class Membership final : private Control::Handler {
   /// Rank -1: the address isn't in the pool.
   PoolPlace place_of(const void* address) const noexcept;
   void* address_of(const PoolPlace& place) const noexcept;
-  MemberTable& table() noexcept { return table_; }
+  /// The member, in use by the result; empty: it isn't one. A joined event of the store that this process hasn't
+  /// handled yet is waited for.
+  MemberUse use(int rank) noexcept;
   rma::Endpoint& endpoint();
 
   /// A request to a member, and its answer. Throws Error: the receiver's, timeout, peer_failed.

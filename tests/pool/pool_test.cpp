@@ -342,6 +342,25 @@ void a_leave_ends_the_access_and_a_join_restores_it(Process& me) {
   me.barrier();
 }
 
+/// The barrier isn't ordered with the events of the pool's connection.
+void a_member_can_be_accessed_when_its_join_has_returned(Process& me) {
+  const Store store = Store::connect();
+  const std::string name = me.new_name();
+  for (std::uint64_t round = 0; round < 30; ++round) {
+    Pool pool = Pool::create(store, options_for(me, name));
+    (void)pool.join();
+    me.barrier();
+    for (int rank = 0; rank < me.size(); ++rank) {
+      HMC_CHECK(pool.path(rank, PoolPart::host).way != PoolWay::none);
+      const auto data = filled({me.rank(), round}, 64);
+      pool.copy(host_of(pool, rank, static_cast<std::uint64_t>(me.rank()) * 64), data.data(), data.size());
+    }
+    me.barrier();
+    for (int rank = 0; rank < me.size(); ++rank) check_pattern({rank, round}, own(me, pool) + rank * 64, 64);
+    me.barrier();
+  }
+}
+
 void different_settings_are_a_mismatch(Process& me) {
   PoolOptions options = options_for(me, me.new_name());
   Pool pool;
@@ -458,6 +477,7 @@ int main(int argc, char** argv) {
        CASE(copies_between_two_other_members_work), CASE(wrong_copies_are_errors_and_move_nothing),
        CASE(batches_mix_directions), CASE(pitched_copies_leave_the_gaps), CASE(adopted_memory_shows_the_members_copies),
        CASE(a_member_without_memory_can_copy), CASE(ranks_are_assigned_and_all_members_see_one_order),
-       CASE(a_leave_ends_the_access_and_a_join_restores_it), CASE(different_settings_are_a_mismatch),
-       CASE(rules_select_the_way), CASE(requests_reach_the_handler_of_a_member), CASE(counters_match_the_calls)});
+       CASE(a_member_can_be_accessed_when_its_join_has_returned), CASE(a_leave_ends_the_access_and_a_join_restores_it),
+       CASE(different_settings_are_a_mismatch), CASE(rules_select_the_way),
+       CASE(requests_reach_the_handler_of_a_member), CASE(counters_match_the_calls)});
 }

@@ -452,7 +452,7 @@ TEST_F(StoreFailure, a_client_that_sends_a_malformed_call_is_disconnected) {
   EXPECT_EQ(other.get("k"), "works");
 }
 
-TEST_F(StoreFailure, a_stranger_is_refused) {
+TEST_F(StoreFailure, a_connection_with_another_secret_is_refused) {
   base::UniqueFd stranger = bootstrap::connect_tcp(service.address(), base::Deadline::after(long_enough));
   bootstrap::ControlConnection connection(std::move(stranger), bootstrap::Secret::random(),
                                           bootstrap::ControlConnection::Side::client);
