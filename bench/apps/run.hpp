@@ -21,6 +21,7 @@
 #include "bench/apps/stencil.hpp"
 #include "bench/apps/table.hpp"
 #include "bench/apps/training.hpp"
+#include "bench/compare/common/loopback.hpp"
 #include "bench/compare/common/results.hpp"
 
 namespace apps {
@@ -107,10 +108,13 @@ template <typename Library> class Run {
     Stamps alone;
     stamps.reserve(4 * blocks * block, blocks * block);
     alone.reserve(0, blocks * block);
+    long long crossed = 0;
     for (std::size_t i = 0; i < blocks; ++i) {
+      crossed -= compare::loopback_bytes();
       library_.barrier();
       for (std::size_t step = 0; step < block; ++step) stamps.step([&] { program.step(&stamps); });
       library_.barrier();
+      crossed += compare::loopback_bytes();
       for (std::size_t step = 0; step < block; ++step) alone.step([&] { program.step(nullptr); });
     }
     const auto calls = gathered(stamps.calls());
@@ -136,6 +140,7 @@ template <typename Library> class Run {
       number("rest", one.rest);
     }
     lines_->whole("steps", static_cast<long long>(blocks * block));
+    lines_->whole("loopback_bytes", crossed);
     lines_->end();
   }
 
