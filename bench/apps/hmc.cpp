@@ -145,14 +145,18 @@ class Hmc {
     }
     void start_compare_swap(int rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired,
                             std::uint64_t* old) {
-      *old = window_.compare_swap<std::uint64_t>(rank, offset, expected, desired);
+      requests_.push_back(window_.compare_swap_nb(rank, offset, expected, desired, old));
     }
-    void finish() {}
+    void finish() {
+      hmc::Request::wait_all(requests_);
+      requests_.clear();
+    }
     void add(int rank, std::uint64_t offset, std::uint64_t value) { window_.add<std::uint64_t>(rank, offset, value); }
     void flush() { window_.flush(); }
 
    private:
     hmc::Window window_;
+    std::vector<hmc::Request> requests_;
   };
 
   void close() { runtime_.close(); }

@@ -109,18 +109,21 @@ template <typename Library> class HashTable {
   }
 
   // Rounds of compare_swaps in flight. A key that found another key in its slot tries the next slot in the next round.
+  // The keys of the previous round are counted while the compare_swaps of this round are in flight.
   void count_batched() {
     old_.resize(depth);
     pending_.clear();
+    found_.clear();
     for (std::size_t next_wanted = 0; next_wanted < wanted_.size() || !pending_.empty();) {
       while (pending_.size() < depth && next_wanted < wanted_.size()) pending_.push_back(wanted_[next_wanted++]);
       for (std::size_t i = 0; i < pending_.size(); ++i)
         atomics_.start_compare_swap(pending_[i].owner, key_at(pending_[i]), free_, pending_[i].key, &old_[i]);
+      count_found();
       atomics_.finish();
       std::size_t left = 0;
       for (std::size_t i = 0; i < pending_.size(); ++i) {
         if (old_[i] == 0 || old_[i] == pending_[i].key) {
-          atomics_.add(pending_[i].owner, count_at(pending_[i]), one_);
+          found_.push_back(pending_[i]);
         } else {
           next(pending_[i]);
           pending_[left++] = pending_[i];
@@ -128,6 +131,11 @@ template <typename Library> class HashTable {
       }
       pending_.resize(left);
     }
+    count_found();
+  }
+  void count_found() {
+    for (const Place& place : found_) atomics_.add(place.owner, count_at(place), one_);
+    found_.clear();
   }
 
   static constexpr std::size_t depth = 128;
@@ -138,7 +146,7 @@ template <typename Library> class HashTable {
   bool batched_;
   typename Library::Atomics atomics_;
   std::uint64_t steps_ = 0;
-  std::vector<Place> wanted_, pending_;
+  std::vector<Place> wanted_, pending_, found_;
   std::vector<std::uint64_t> old_;
 };
 
