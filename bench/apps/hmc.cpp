@@ -56,12 +56,16 @@ class Hmc {
     (team == nullptr ? world_ : *team).alltoall(in, out, bytes);
   }
 
-  /// Faces by put_signal: into the neighbour's halo if the data is in a window, else into a window of the exchange,
-  /// from where the neighbour copies them.
+  /// Modes:
+  ///  - signal: put_signal into the neighbour's halo if the data is in a window, else into a window of the exchange,
+  ///  from
+  ///    where the neighbour copies the face
+  ///  - message: irecv and isend
   class Halo {
    public:
-    Halo(Hmc& library, const std::array<apps::Face, 6>& faces, const std::string&)
-        : faces_(faces), in_place_(library.in_window_) {
+    Halo(Hmc& library, const std::array<apps::Face, 6>& faces, const std::string& mode)
+        : world_(library.world_), faces_(faces), in_place_(library.in_window_), signals_them_(mode == "signal") {
+      if (!signals_them_) return;
       if (!in_place_) {
         std::size_t bytes = faces.size() * line + line;
         for (const apps::Face& face : faces) bytes += 2 * (face.count * sizeof(double) + line);
@@ -82,6 +86,16 @@ class Hmc {
     Halo& operator=(const Halo&) = delete;
 
     template <typename Pack, typename Unpack> void exchange(std::size_t grid, Pack pack, Unpack unpack) {
+      if (signals_them_)
+        put(grid, pack, unpack);
+      else
+        send(grid, pack, unpack);
+    }
+
+   private:
+    static constexpr std::size_t line = 64;
+
+    template <typename Pack, typename Unpack> void put(std::size_t grid, Pack pack, Unpack unpack) {
       ++round_;
       for (std::size_t i = 0; i < faces_.size(); ++i) {
         const apps::Face& face = faces_[i];
@@ -100,15 +114,32 @@ class Hmc {
       }
     }
 
-   private:
-    static constexpr std::size_t line = 64;
+    template <typename Pack, typename Unpack> void send(std::size_t grid, Pack pack, Unpack unpack) {
+      requests_.clear();
+      for (std::size_t i = 0; i < faces_.size(); ++i)
+        if (const apps::Face& face = faces_[i]; face.peer >= 0)
+          requests_.push_back(
+              world_.irecv(face.receive[grid], face.count * sizeof(double), face.peer, static_cast<int>(i)));
+      for (std::size_t i = 0; i < faces_.size(); ++i) {
+        const apps::Face& face = faces_[i];
+        if (face.peer < 0) continue;
+        if (face.packed) pack(static_cast<int>(i));
+        requests_.push_back(
+            world_.isend(face.send[grid], face.count * sizeof(double), face.peer, static_cast<int>(i ^ 1)));
+      }
+      hmc::Request::wait_all(requests_);
+      for (std::size_t i = 0; i < faces_.size(); ++i)
+        if (faces_[i].peer >= 0 && faces_[i].packed) unpack(static_cast<int>(i));
+    }
 
+    hmc::Team world_;
     const std::array<apps::Face, 6>& faces_;
-    bool in_place_;
+    bool in_place_, signals_them_;
     hmc::Window own_;
     hmc::Window* window_ = nullptr;
     std::uint64_t signals_ = 0, round_ = 0;
     std::array<std::array<std::uint64_t, 2>, 6> halos_{};  // offsets of the faces' destinations, by face and grid
+    std::vector<hmc::Request> requests_;
   };
 
   /// One non-blocking or persistent allreduce per layer.

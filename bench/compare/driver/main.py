@@ -113,9 +113,8 @@ def measure(options):
         work.run(layout, settings["rounds"], deadlines.next())
     whole_programs = None
     if options.apps or (options.mode == "full" and not options.op):
-        # Copies, because the programs are other executables.
-        whole_programs = programs.run(contestants.everyone(options.build), names, options, options.rounds or
-                                      (programs.ROUNDS if options.apps else 3), machine.cores(), progress)
+        whole_programs = programs.run(names, options, options.rounds or (programs.ROUNDS if options.apps else 3), machine.cores(),
+                                      progress)
     progress("")
 
     facts["load_after"] = machine.load()

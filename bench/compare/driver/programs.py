@@ -3,15 +3,15 @@
 import os
 import random
 
-from . import launch, plan, stats
+from . import contestants, launch, plan, stats
 
 # (heading, program, size, HMC's modes, MPI's modes). A contestant's time is that of its fastest mode.
 ROWS = [
-    ("stencil 2-D, 64 x 64", "stencil2d", 64, ("signal",), ("isend", "persistent")),
-    ("stencil 2-D, 512 x 512", "stencil2d", 512, ("signal",), ("isend", "persistent")),
-    ("stencil 2-D, 1536 x 1536", "stencil2d", 1536, ("signal",), ("isend", "persistent")),
-    ("stencil 3-D, 32^3", "stencil3d", 32, ("signal",), ("isend", "persistent")),
-    ("stencil 3-D, 128^3", "stencil3d", 128, ("signal",), ("isend", "persistent")),
+    ("stencil 2-D, 64 x 64", "stencil2d", 64, ("signal", "message"), ("isend", "persistent")),
+    ("stencil 2-D, 512 x 512", "stencil2d", 512, ("signal", "message"), ("isend", "persistent")),
+    ("stencil 2-D, 1536 x 1536", "stencil2d", 1536, ("signal", "message"), ("isend", "persistent")),
+    ("stencil 3-D, 32^3", "stencil3d", 32, ("signal", "message"), ("isend", "persistent")),
+    ("stencil 3-D, 128^3", "stencil3d", 128, ("signal", "message"), ("isend", "persistent")),
     ("sort, 2000 keys", "sort", 2000, ("alltoallv",), ("alltoallv",)),
     ("sort, 200000 keys", "sort", 200000, ("alltoallv",), ("alltoallv",)),
     *((f"training {size}, {mode}", "training", size, (mode,), (mode,))
@@ -57,11 +57,24 @@ def words_of(rows, contestant):
     return [f"{row[1]}/{mode}:{row[2]}" for row in rows for mode in row[modes]]
 
 
-def measure(everyone, chosen, settings, say):
-    """`settings`: build, rounds, seed, cell_s, names (of programs), layouts. Returns samples and notes."""
-    by_name = {one.name: one for one in everyone if one.kind != "floor" and one.name in chosen}
-    for one in by_name.values():
-        one.program = os.path.join(settings["build"], "bin", "bench", "apps", "hmc" if one.kind == "hmc" else one.name)
+def participants(build):
+    """The contestants of bench/compare that have these programs."""
+    found = [one for one in contestants.everyone(build) if one.kind == "hmc" or one.name in plan.MPIS]
+    for one in found:
+        one.program = os.path.join(build, "bin", "bench", "apps", "hmc" if one.kind == "hmc" else one.name)
+    return found
+
+
+def command(contestant, layout, words, cpus):
+    found = contestant.command(layout, words, cpus)
+    if layout["nodes"] == 1 and contestant.name == "openmpi" and any(word.startswith("table/") for word in words):
+        found[1:1] = ["--mca", "osc", "^rdma"]  # its default crashes in MPI_Compare_and_swap on vader
+    return found
+
+
+def measure(settings, say):
+    """`settings`: build, rounds, seed, cell_s, names (of programs), layouts, chosen. Returns samples and notes."""
+    by_name = {one.name: one for one in participants(settings["build"]) if one.name in settings["chosen"]}
     found = {"samples": [], "notes": [], "failed": set()}
     for layout in settings["layouts"]:
         for number in range(settings["rounds"]):
@@ -91,12 +104,10 @@ def _is_here(contestant, layout, found):
 
 def _once(layout, contestant, rows, number, cell_s, found):
     words = [f"--cell-s={cell_s}", *words_of(rows, contestant)]
-    command = contestant.command(layout, words, layout["cpu_list"])
-    if layout["nodes"] == 1 and contestant.name == "openmpi" and any(row[1] == "table" for row in rows):
-        command[1:1] = ["--mca", "osc", "^rdma"]  # its default crashes in MPI_Compare_and_swap on vader
+    started = command(contestant, layout, words, layout["cpu_list"])
     given = contestant.environment(layout)
-    layout["commands"].setdefault(contestant.name, " ".join([*(f"{key}={value}" for key, value in given.items()), *command]))
-    outcome = launch.run(command, timeout_s=LIMIT_S, environment=given)
+    layout["commands"].setdefault(contestant.name, " ".join([*(f"{key}={value}" for key, value in given.items()), *started]))
+    outcome = launch.run(started, timeout_s=LIMIT_S, environment=given)
     for line in outcome.lines:
         if "version" in line:
             contestant.version = line["version"]
@@ -150,12 +161,12 @@ def _row(layout, heading, times, suffix, kinds):
     return row
 
 
-def run(everyone, chosen, options, rounds, cpus, say):
+def run(chosen, options, rounds, cpus, say):
     """The programs' part of results.json."""
-    kinds = {one.name: one.kind for one in everyone}
+    kinds = {one.name: one.kind for one in participants(options.build)}
     settings = {"build": options.build, "rounds": rounds, "seed": options.seed, "cell_s": CELL_S, "names": options.app or NAMES,
-                "layouts": layouts(cpus, options.np, options.nodes, chosen)}
-    found = measure(everyone, chosen, settings, say)
+                "chosen": chosen, "layouts": layouts(cpus, options.np, options.nodes, chosen)}
+    found = measure(settings, say)
     return {"layouts": settings["layouts"], "rows": rows(settings["layouts"], found["samples"], kinds), "rules": RULES, **found}
 
 
