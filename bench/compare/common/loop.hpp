@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "data.hpp"
+#include "loopback.hpp"
 #include "results.hpp"
 #include "setup.hpp"
 
@@ -35,16 +35,6 @@ inline double clock_cost_ns() {
   }
   std::nth_element(costs.begin(), costs.begin() + 1000, costs.end());
   return costs[1000];
-}
-
-/// Bytes received by `lo` since boot, which shows whether data crossed it. 0 if /proc doesn't have it.
-inline long long loopback_bytes() {
-  std::ifstream file("/proc/net/dev");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t at = line.find("lo:");
-    if (at != std::string::npos) return std::atoll(line.c_str() + at + 3);
-  }
-  return 0;
 }
 
 /// Contestant, the interface of each peer's source:

@@ -71,8 +71,7 @@ class StuckWire final : public transport::Wire {
                             transport::Ticket& ticket) noexcept override {
       return issue(ticket);
     }
-    base::Status atomic(const transport::Atomic&, std::uint64_t, std::uint64_t*,
-                        transport::Ticket& ticket) noexcept override {
+    base::Status atomic(const transport::Atomic&, std::uint64_t, void*, transport::Ticket& ticket) noexcept override {
       return issue(ticket);
     }
 
