@@ -86,6 +86,7 @@ template <typename Contestant> class Loop {
     // missing.
     const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
     if (!everyone(validate(cell))) return print(cell, "error", "a rank got wrong bytes or left a barrier early");
+    if (setup_.stream) return stream(cell);
 
     const std::size_t batch = hurried ? 1 : choose_batch(cell);
     const std::size_t passes = hurried ? 1 : warm_up(cell, batch);
@@ -99,6 +100,25 @@ template <typename Contestant> class Loop {
     if (!everyone(cell.operation == Operation::barrier || data_.verify(cell, stamp_)))
       return print(cell, "error", "a rank got wrong bytes in the timed loop");
     print(cell, batch, hurried, times);
+  }
+
+  // Calls one after the other for the cell's time. The mean includes all waits for a core, on a machine with other work.
+  void stream(const Cell& cell) {
+    const double budget = setup_.cell_seconds * 1e9;
+    const double begin = now_ns();
+    double spent = 0;
+    double done = 0;
+    for (std::uint64_t step = 1; agree(spent < budget ? 1 : 0) != 0;) {
+      for (std::uint64_t i = 0; i < step; ++i) call(cell);
+      done += static_cast<double>(step);
+      spent = now_ns() - begin;
+      const double fit = done * budget / 20 / spent;
+      step = agree(static_cast<std::uint64_t>(std::clamp(fit, 1.0, 2.0 * static_cast<double>(step))));
+    }
+    if (lines_ == nullptr) return;
+    lines_->begin(setup_.name, it_.size(), cell);
+    lines_->number("us_mean", spent / done / 1e3);
+    lines_->end();
   }
 
   // ---- one pass: write the input, line up, call, read the result
@@ -314,7 +334,11 @@ template <typename Contestant> class Loop {
 template <typename Contestant> int run_rank(Contestant& contestant, const Setup& setup) {
   if (setup.hello) {
     contestant.barrier();
-  } else if (contestant.rank() == 0) {
+    contestant.close();
+    return 0;
+  }
+  if (setup.late_binding) bind_rank(setup, contestant.rank());
+  if (contestant.rank() == 0) {
     Lines lines(setup.output);
     Loop<Contestant>(contestant, setup, &lines).run();
   } else {
