@@ -204,8 +204,11 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
     context.several_nodes = context.several_nodes || rank.node != mine.node;
     context.one_machine = context.one_machine && rank.machine == mine.machine;
   }
-  const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
-  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+  const base::WaitMode mode = env.wait == "sleep"  ? base::WaitMode::sleep
+                              : env.wait == "spin" ? base::WaitMode::spin
+                                                   : base::WaitMode::adapt;
+  fabric->waiter =
+      base::Waiter(bootstrap->node_page(), mine.local_index, mode, ranks_outnumber_cores(facts, mine.machine));
   fabric->waiter.report_after(env.report, [fabric = fabric.get(), bootstrap = bootstrap.get()](
                                               const base::WaitNote& note, std::chrono::nanoseconds waited) {
     if (!fabric->log.wants(base::LogLevel::warn)) return;
@@ -263,7 +266,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   set_peer_addresses(*fabric, env, settings.rows, model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
-                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "polling");
 
   auto world = base::make_owned<rma::TeamCore>(fabric);
   settings.parameters = model.agree(*world);

@@ -102,7 +102,8 @@ template <typename Contestant> class Loop {
     print(cell, batch, hurried, times);
   }
 
-  // Calls one after the other for the cell's time. The mean includes all waits for a core, on a machine with other work.
+  // Calls one after the other for the cell's time. The mean includes all waits for a core, on a machine with other
+  // work.
   void stream(const Cell& cell) {
     const double budget = setup_.cell_seconds * 1e9;
     const double begin = now_ns();

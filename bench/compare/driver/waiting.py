@@ -176,13 +176,14 @@ def main(words, build):
     parser.add_argument("--condition", action="append", choices=[one.name for one in every])
     parser.add_argument("--only", action="append", help="only these contestants")
     parser.add_argument("--cell", action="append", help=f"operation:bytes; default: {' '.join(CELLS)}")
+    parser.add_argument("--build", default=build, metavar="DIR", help="build folder with the programs")
     parser.add_argument("--baseline", metavar="DIR", help="another build, for its spin, sleep and default")
     parser.add_argument("--output", metavar="FILE", help="all times, as JSON")
     options = parser.parse_args(words)
     launch.adopt_orphans()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cells = options.cell or CELLS
-    found = [one for one in variants(build, options.baseline) if not options.only or one.name in options.only]
+    found = [one for one in variants(os.path.abspath(options.build), options.baseline and os.path.abspath(options.baseline)) if not options.only or one.name in options.only]
     kept, failed = [], 0
     for condition in every:
         if options.condition and condition.name not in options.condition:
