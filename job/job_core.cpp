@@ -35,7 +35,8 @@ namespace {
 using bootstrap::RankFacts;
 
 /// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
-bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
+/// The number of CPUs that the machine's ranks may use, less the number of these ranks.
+int spare_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};
   std::uint32_t further = 0;  // a lower bound of the number of CPUs that RankFacts::cpus can't represent
   int ranks = 0;
@@ -48,7 +49,14 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
   int count = static_cast<int>(further);
   for (const std::uint64_t word : cpus) count += std::popcount(word);
   if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // no rank has affinity data
-  return ranks > std::max(1, count);
+  return std::max(1, count) - ranks;
+}
+
+/// False if the rank is bound to one CPU. Its threads inherit that.
+bool has_several_cpus(const RankFacts& rank) {
+  std::uint32_t count = rank.further_cpus;
+  for (const std::uint64_t word : rank.cpus) count += static_cast<std::uint32_t>(std::popcount(word));
+  return count > 1;
 }
 
 /// The data that the ranks exchange at start: settings that must be equal, and the address of each wire.
@@ -207,15 +215,15 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   const base::WaitMode mode = env.wait == "sleep"  ? base::WaitMode::sleep
                               : env.wait == "spin" ? base::WaitMode::spin
                                                    : base::WaitMode::adapt;
-  fabric->waiter =
-      base::Waiter(bootstrap->node_page(), mine.local_index, mode, ranks_outnumber_cores(facts, mine.machine));
+  const int spare = spare_cores(facts, mine.machine);
+  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, mode, spare < 0);
   fabric->waiter.report_after(env.report, [fabric = fabric.get(), bootstrap = bootstrap.get()](
                                               const base::WaitNote& note, std::chrono::nanoseconds waited) {
     if (!fabric->log.wants(base::LogLevel::warn)) return;
     const std::string text = rma::text_of_long_wait(*fabric, note, waited);
     if (!bootstrap->report(text, waited)) fabric->log.warn("{}", text);
   });
-  fabric->background.allow(env.progress != "caller");
+  fabric->background.allow(env.progress != "caller", spare > 0 && has_several_cpus(mine));
 
   base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
   line.world_rank.store(fabric->rank, std::memory_order_relaxed);

@@ -225,7 +225,7 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
                                    PrivateBufferMethod way) noexcept {
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
-  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // both ranks count the same calls
+  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // all ranks count the same calls
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) trials_.follow(decided.load(std::memory_order_relaxed));
     const MethodTrials::Trial next = trials_.next(block);

@@ -33,6 +33,8 @@ constexpr std::int64_t quick_ns = 100'000;
 /// A yield that takes this long was followed by a time slice of a program that doesn't wait.
 constexpr std::int64_t slow_yield_ns = 1'000'000;
 constexpr std::int64_t polls_after_slow_yield_ns = 100'000'000;
+/// After this time one of the ranks on a core moves to another, if there is one without ranks.
+constexpr std::int64_t shares_at_most_ns = 2'000'000;
 constexpr int busy_rounds = 64;
 
 long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0U, 0); }
@@ -66,15 +68,37 @@ std::uint16_t Waiter::current_cpu() noexcept {
 /// Returns whether another rank shares the core, so that this rank yields at once.
 bool Waiter::look_around() noexcept {
   const std::uint16_t cpu = current_cpu();
-  bool shares = false;
-  for (int rank = 0, ranks = page_.capacity(); rank < ranks && cpu != 0; ++rank)
-    shares = shares || (rank != local_index_ && cpus_[rank].load(std::memory_order_relaxed) == cpu);
-  if (shares && polls_until_ != 0) {
-    shares = now_ns() >= polls_until_;
-    if (shares) polls_until_ = 0;
+  int sharing = -1;  // the first other rank on this CPU
+  for (int rank = 0, ranks = page_.capacity(); rank < ranks && cpu != 0 && sharing < 0; ++rank)
+    if (rank != local_index_ && cpus_[rank].load(std::memory_order_relaxed) == cpu) sharing = rank;
+  yields_first_ = sharing >= 0;
+  if (!yields_first_) {
+    shares_since_ = 0;
+    return false;
   }
-  yields_first_ = shares;
-  return shares;
+  const std::int64_t now = now_ns();
+  if (shares_since_ == 0) shares_since_ = now;
+  if (sharing < local_index_ && now - shares_since_ > shares_at_most_ns) {
+    shares_since_ = now;
+    yields_first_ = !leave_core();
+  }
+  yields_first_ = yields_first_ && now >= polls_until_;
+  return yields_first_;
+}
+
+/// Moves this thread to one of its CPUs on which no rank was seen. The scheduler counts runnable threads, and may leave
+/// two ranks on one core for seconds if a program uses another core. Half of that core is faster than a core for both.
+/// The thread's affinity is the same afterwards. Returns false if there is no such CPU.
+[[gnu::cold]] bool Waiter::leave_core() noexcept {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  cpu_set_t others = allowed;
+  for (int rank = 0, ranks = page_.capacity(); rank < ranks; ++rank)
+    if (const int cpu = cpus_[rank].load(std::memory_order_relaxed) - 1; cpu >= 0 && cpu < CPU_SETSIZE)
+      CPU_CLR(static_cast<std::size_t>(cpu), &others);
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof others, &others) != 0) return false;
+  ::sched_setaffinity(0, sizeof allowed, &allowed);
+  return true;
 }
 
 int Waiter::drive_wires() noexcept {

@@ -98,7 +98,8 @@ enum class WaitMode {
 /// - A rank polls with `pause`, then yields between polls. After 10 ms it sleeps.
 /// - If another rank of the node was last seen on the same CPU, the rank yields after the first poll: the awaited rank
 ///   may be next in the run queue. If such a yield takes a time slice, a program that doesn't wait runs there too, and
-///   the rank polls for a while as if it were alone: it would lose a time slice in each wait.
+///   the rank polls for a while as if it were alone: it would lose a time slice in each wait. If the ranks still share
+///   the CPU after 2 ms, one of them moves to a CPU without ranks, if it may use one.
 /// - If ranks outnumber cores, the rank yields after the first poll, at least 30 times and for at least 0.1 ms. Then it
 ///   sleeps.
 ///
@@ -204,6 +205,7 @@ class Waiter {
   static void wake(Doorbell& door) noexcept;
   std::uint16_t current_cpu() noexcept;
   bool look_around() noexcept;
+  bool leave_core() noexcept;
   bool yield_first(ReadyFunction ready, void* context, std::int64_t start, std::chrono::nanoseconds timeout) noexcept;
   bool sleep_until_rung(ReadyFunction ready, void* context) noexcept;
   void report_wait(const WaitNote& note, std::int64_t now, std::int64_t start, std::int64_t interval) noexcept;
@@ -216,7 +218,8 @@ class Waiter {
   bool yields_first_ = false;  // before other polls: sleeps_, or the rank shares its core
   bool is_fenceless_ = false;
   std::atomic<std::uint16_t>* cpus_ = nullptr;
-  std::int64_t polls_until_ = 0;  // a yield was slow: until this time the rank polls as if it had its own core
+  std::int64_t shares_since_ = 0;  // 0: it has its own core
+  std::int64_t polls_until_ = 0;   // a yield was slow: until this time the rank polls as if it had its own core
   std::vector<Progress*> wires_;
   std::chrono::nanoseconds report_interval_{0};
   Report report_;  // empty: none

@@ -1,4 +1,6 @@
-"""./dev bench --waiting: how long calls take while other work, or the job itself, needs the ranks' cores."""
+"""./dev bench --waiting: how long calls take while other work, or the job itself, needs the ranks' cores. Each rank makes
+calls one after the other. A round's time is the mean of all calls in a cell's time, so it includes lost time slices. The
+table has the medians of the rounds, for HMC with HMC_WAIT=spin, sleep and unset, and the peers."""
 
 import argparse
 import contextlib

@@ -302,6 +302,26 @@ TEST(SharedCore, rank_on_the_same_cpu_is_detected) {
   EXPECT_FALSE(mine.shares_core());
 }
 
+TEST(SharedCore, rank_moves_to_a_cpu_without_ranks) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) == 1) GTEST_SKIP() << "this process may use one CPU";
+  const NodePage page = NodePage::create(2);
+  Waiter mine(page, 1, WaitMode::adapt);
+  const auto limit = Clock::now() + 60s;
+  // The other rank follows. A scheduler rarely moves the only thread of a process.
+  for (int moves = 0; moves < 20 && Clock::now() < limit;) {
+    const int cpu = ::sched_getcpu();
+    page.cpus()[0].store(static_cast<std::uint16_t>(cpu + 1));
+    while (::sched_getcpu() == cpu && Clock::now() < limit) wait_for_some_polls(mine);
+    if (::sched_getcpu() != cpu) ++moves;
+  }
+  EXPECT_LT(Clock::now(), limit) << "it shares the core";
+  cpu_set_t after;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
 TEST(SharedCore, spinning_rank_ignores_other_ranks) {
   const OneCpu bound;
   const NodePage page = NodePage::create(2);
