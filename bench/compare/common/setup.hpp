@@ -65,6 +65,7 @@ struct Setup {
   int rank = -1;                    ///< of a program that --hello has executed again; -1 in the program that starts it
   bool hello = false;               ///< join, one barrier, leave
   bool stream = false;              ///< calls one after the other, without a barrier between them
+  bool overlap = false;             ///< the non-blocking form beside computation
   bool late_binding = false;        ///< `cpus` apply only after the library has started
   std::string output;               ///< the file of rank 0's lines
   std::string scratch;              ///< a folder that the driver removes
@@ -139,6 +140,8 @@ inline Setup setup_of(int argc, char** argv) {
       setup.hello = true;
     else if (option == "--stream")
       setup.stream = true;
+    else if (option == "--overlap")
+      setup.overlap = true;
     else if (option == "--late-binding")
       setup.late_binding = true;
     else if (option == "--output")
