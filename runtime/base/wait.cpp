@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <climits>
 #include <ctime>
 #include <exception>
+#include <utility>
 
 #include "runtime/base/interrupt.hpp"
 
@@ -39,6 +41,12 @@ constexpr int busy_rounds = 64;
 
 long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0U, 0); }
 
+/// Registration takes 2 us in a process with one thread. With several, the kernel waits 10 ms for all CPUs.
+bool has_one_thread() noexcept {
+  struct stat tasks {};
+  return ::stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 3;  // two, and one per thread
+}
+
 void nap() noexcept {
   const timespec span{0, nap_ns};
   ::nanosleep(&span, nullptr);
@@ -53,7 +61,7 @@ Waiter::Waiter(NodePage page, int local_index, WaitMode mode, bool is_crowded) n
       looks_around_(mode == WaitMode::adapt && !sleeps_),
       yields_first_(sleeps_),
       cpus_(page_.cpus()) {
-  if (sleeps_ || membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return;
+  if (sleeps_ || !has_one_thread() || membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0) return;
   is_fenceless_ = true;
   page_.fenceless().fetch_add(1, std::memory_order_seq_cst);
 }
@@ -123,6 +131,13 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
   if ((sleeps_ || (looks_around_ && look_around())) && yield_first(ready, context, start, timeout)) return {};
   const ActivityScope posted(page_.activity(local_index_), note);
   const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
+  struct Sleep {
+    Waiter& waiter;
+    bool is_counted = false;
+    ~Sleep() {
+      if (is_counted) waiter.end_sleep();
+    }
+  } sleep{*this};
   std::int64_t interval = report_interval_.count();
   std::int64_t next_report = report_ ? start + interval : INT64_MAX;
   for (;;) {
@@ -151,7 +166,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     }
     if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
     if (sleeps_ || (looks_around_ && wires_.empty() && now - start > patience_ns)) {
-      if (sleep_until_rung(ready, context)) return {};
+      if (sleep_until_rung(ready, context, sleep.is_counted)) return {};
     } else if (now - start > long_patience_ns) {
       nap();
     } else {
@@ -177,24 +192,27 @@ bool Waiter::yield_first(ReadyFunction ready, void* context, std::int64_t start,
   return false;
 }
 
-/// True if the condition is met. Otherwise the rank was woken, or the time limit of a sleep has passed.
-bool Waiter::sleep_until_rung(ReadyFunction ready, void* context) noexcept {
+/// True if the condition is met. Otherwise the rank was woken, or the time limit of a sleep has passed. After a time
+/// limit the state is still `asleep`, so that the next sleep of this wait needs no fence.
+bool Waiter::sleep_until_rung(ReadyFunction ready, void* context, bool& is_counted) noexcept {
   Doorbell& door = page_.doorbell(local_index_);
-  // Relaxed: the fence orders it. Before `sleepers`: a ringer that loads the old state doesn't see this sleeper's
-  // fence.
-  door.state.store(Doorbell::asleep, std::memory_order_relaxed);
-  page_.sleepers().fetch_add(1, std::memory_order_seq_cst);
-  full_fence();  // the sleeper's fence (see wait.hpp)
-  if (page_.fenceless().load(std::memory_order_relaxed) != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-  const bool arrived = ready(context);
-  if (!arrived) {
-    const timespec span{0, longest_sleep_ns};
-    ::syscall(SYS_futex, &door.state, FUTEX_WAIT, Doorbell::asleep, &span, nullptr, 0);
+  // Relaxed: only a ringer changes the state, to `awake`; a stale value ends the futex call at once.
+  if (door.state.load(std::memory_order_relaxed) == Doorbell::awake) {
+    door.state.store(Doorbell::asleep, std::memory_order_relaxed);  // the fence orders it
+    if (!std::exchange(is_counted, true)) page_.sleepers().fetch_add(1, std::memory_order_seq_cst);
+    full_fence();  // the sleeper's fence (see wait.hpp)
+    if (page_.fenceless().load(std::memory_order_relaxed) != 0) membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (ready(context)) return true;
   }
+  const timespec span{0, longest_sleep_ns};
+  ::syscall(SYS_futex, &door.state, FUTEX_WAIT, Doorbell::asleep, &span, nullptr, 0);
+  return false;
+}
+
+void Waiter::end_sleep() noexcept {
   // Relaxed: a ringer that loads the old values only rings once unnecessarily.
-  door.state.store(Doorbell::awake, std::memory_order_relaxed);
+  page_.doorbell(local_index_).state.store(Doorbell::awake, std::memory_order_relaxed);
   page_.sleepers().fetch_sub(1, std::memory_order_relaxed);
-  return arrived;
 }
 
 void Waiter::wake(Doorbell& door) noexcept {

@@ -207,7 +207,8 @@ class Waiter {
   bool look_around() noexcept;
   bool leave_core() noexcept;
   bool yield_first(ReadyFunction ready, void* context, std::int64_t start, std::chrono::nanoseconds timeout) noexcept;
-  bool sleep_until_rung(ReadyFunction ready, void* context) noexcept;
+  bool sleep_until_rung(ReadyFunction ready, void* context, bool& is_counted) noexcept;
+  void end_sleep() noexcept;
   void report_wait(const WaitNote& note, std::int64_t now, std::int64_t start, std::int64_t interval) noexcept;
   int drive_wires() noexcept;
 

@@ -38,6 +38,7 @@ bit asleep[N]; // in the kernel
 
 proctype Rank(byte me) {
   byte s = 1, i;
+  bit counted; // this rank, in sleepers
   if
   :: me < FENCELESS -> store(add, fenceless, 1); fence
   :: else
@@ -73,7 +74,10 @@ proctype Rank(byte me) {
 #ifndef SEED_LATE_STATE
         store(plain, state(me), 1);
 #endif
-        store(add, sleepers, 1);
+        if
+        :: !counted -> store(add, sleepers, 1); counted = 1
+        :: else
+        fi;
 #ifndef SEED_NO_SLEEPER_FENCE
         fence;
 #endif
@@ -89,21 +93,23 @@ proctype Rank(byte me) {
         fi;
 #endif
         if
-        :: all_arrived(s) -> store(plain, state(me), 0); store(sub, sleepers, 1); break
-        :: else
-        fi;
+        :: all_arrived(s)
+        :: else ->
 #ifdef SEED_LATE_STATE
-        store(plain, state(me), 1);
+           store(plain, state(me), 1);
 #endif
-        fence; // in the futex call
-        if
-        :: d_step { memory[state(me)] == 1 -> asleep[me] = 1 };
-           asleep[me] == 0
-        :: memory[state(me)] == 0
-        fi;
-        store(plain, state(me), 0);
-        store(sub, sleepers, 1)
+           fence; // in the futex call
+           if
+           :: d_step { memory[state(me)] == 1 -> asleep[me] = 1 };
+              asleep[me] == 0
+           :: memory[state(me)] == 0
+           fi
+        fi
      od;
+     if
+     :: counted -> store(plain, state(me), 0); store(sub, sleepers, 1); counted = 0 // end_sleep
+     :: else
+     fi;
      i = 0;
      s++
   :: else -> break
