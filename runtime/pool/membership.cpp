@@ -56,10 +56,12 @@ void Membership::close() noexcept {
   } catch (const Error& error) {
     log_.info("a pool is closed without its store: {}", error.detail().message);
   }
-  control_.reset();
+  // Tasks may still send answers.
+  control_->stop();
   handlers_.reset();
   tellers_.reset();
   service_.reset();
+  control_.reset();
   for (int rank = 0; rank < options_.most_members; ++rank) remove(rank);
 }
 
@@ -481,7 +483,14 @@ void Membership::on_left(int rank, std::uint64_t version, bool died) {
 /// Under lock_, so that the order is that of the versions.
 void Membership::tell(const PoolChange& change) {
   changed_.notify_all();
-  if (on_change_) tellers_->run([handler = on_change_, change] { handler(change); });
+  if (!on_change_) return;
+  tellers_->run([this, handler = on_change_, change] {
+    try {
+      handler(change);
+    } catch (const std::exception& error) {
+      log_.error("the handler of Pool::on_change has thrown: {}", error.what());
+    }
+  });
 }
 
 void Membership::on_end() {
