@@ -59,6 +59,7 @@ ALLOWED = {
     "include/hmc.h": [PUBLIC],  # the older API
     "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "bootstrap/tcp", "job/wires.hpp"],
     "compat/hamr": [PUBLIC],  # headers that are installed
+    "compat/memfabric": [PUBLIC],  # a library of its own
     "job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
     "job/wires.hpp": ANY,  # called by hmcinfo
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
