@@ -290,6 +290,51 @@ def test_last_data_of_a_rank_that_exits():
             """.replace("dist.send(tensor + 5, 1)", "works = dist.isend(tensor + 5, 1)"))
 
 
+def test_keyboard_interrupt():
+    """Ctrl-C ends each kind of wait. An interrupted receive may be repeated; the group of an interrupted collective has failed."""
+    output = job(2, """
+        groups = [dist.new_group() for _ in range(5)]
+        into = torch.zeros(3)
+        waits = {
+            "all_reduce": lambda: dist.all_reduce(torch.ones(3), group=groups[0]),
+            "wait": lambda: dist.all_reduce(torch.ones(3), group=groups[1], async_op=True).wait(),
+            "limited wait": lambda: dist.all_reduce(torch.ones(3), group=groups[2], async_op=True).wait(timedelta(seconds=90)),
+            "wait for the worker": lambda: (works.append(dist.all_reduce(torch.ones(3), group=groups[3], async_op=True)),
+                                            works[0].get_future(), time.sleep(0.1), works[0].wait()),
+            "recv": lambda: dist.recv(into, 1, tag=3),
+            "barrier": lambda: dist.barrier(group=groups[4]),
+        }
+        works = []
+        if rank == 0:
+            for name, wait in waits.items():
+                threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                start = time.monotonic()
+                try:
+                    wait()
+                    raise AssertionError("no exception")
+                except KeyboardInterrupt:
+                    say("interrupted", name, time.monotonic() - start)
+            for group in groups[:1]:
+                try:
+                    dist.all_reduce(torch.ones(3), group=group)
+                    raise AssertionError("no exception")
+                except RuntimeError as error:
+                    say("error", error)
+        dist.barrier()
+        if rank == 0:
+            dist.recv(into, 1, tag=3)
+            assert into.tolist() == [9] * 3
+        else:
+            dist.send(torch.full((3,), 9.0), 0, tag=3)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [2, 2]
+        """)
+    times = [float(each) for each in re.findall("interrupted [a-z_ ]+ ([0-9.]+)", output)]
+    assert len(times) == 6 and max(times) < 30, output
+    assert "operation 2]" in re.search("error .*", output).group(0), output
+
+
 def test_exception_ends_the_others():
     output = job(2, """
         if rank == 0:
@@ -326,6 +371,52 @@ def test_no_compiler():
         assert "no C++20 compiler" in output and "install g++" in output, output
     run([sys.executable, "-m", "hmc.torch", "build"])
     run([sys.executable, "-m", "hmc.torch", "build"], environment={"CXX": "/nonexistent/g++"})  # a compiled adapter is there
+
+
+def test_backend_in_python():
+    """Without a compiler: an error, or from torch 2.14 on the backend in Python. PATH has neither compiler nor hmcrun's folder."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"PATH": cache, "CXX": "", "HMC_TORCH_CACHE": cache}
+        if not finds_backends:
+            output = run([hmcrun, "-np", "2", *python(*program())], None, environment)
+            assert "no C++20 compiler" in output and "install g++" in output, output
+            return
+        check_losses(run([hmcrun, "-np", "2", *python(*program())], environment=environment), 2)
+        names = ["test_all_reduce", "average", "booleans", "test_coalesced", "broadcast_and", "test_reduce_scatter", "all_to_all",
+                 "test_groups", "test_objects", "scalars"]
+        output = run([hmcrun, "-np", "3", sys.executable, os.path.join(folder, "operations.py"), *names], environment=environment)
+        assert output.count("ok test_") >= 10 and "backend in Python is used" in output, output
+        output = job(2, """
+            assert hmc.torch.is_hmc()
+            for size in (3, 100000):
+                into = torch.empty(size)
+                works = [dist.isend(torch.full((size,), float(rank)), 1 - rank, tag=3), dist.irecv(into, 1 - rank, tag=3)]
+                for each in works:
+                    each.wait()
+                assert into.eq(1 - rank).all()
+            gathered = [torch.empty(2) for _ in range(ranks)] if rank == 0 else None
+            dist.gather(torch.full((2,), float(rank)), gathered, 0)
+            assert rank or torch.stack(gathered).tolist() == [[0, 0], [1, 1]]
+            part = torch.empty(2)
+            dist.scatter(part, [torch.full((2,), 5.0), torch.full((2,), 6.0)] if rank == 1 else None, 1)
+            assert part.tolist() == [5 + rank] * 2
+            dist.barrier()
+            if rank == 0:
+                try:
+                    dist.recv(torch.empty(1))
+                    raise AssertionError("recv without a source")
+                except RuntimeError as error:
+                    say("error", error)
+            group = dist.new_group(timeout=timedelta(seconds=2))
+            if rank == 0:
+                try:
+                    dist.all_reduce(torch.ones(3), group=group)
+                    raise AssertionError("no timeout")
+                except RuntimeError as error:
+                    say("timeout", error)
+            dist.barrier()
+            """, environment=environment)
+        assert "error Backend hmc does not support" in output and re.search("timeout .*", output), output
 
 
 def test_compiled_once():

@@ -6,7 +6,8 @@
 
 All operations of torch.distributed work, on tensors in host memory. Tensors of devices are copied to host memory for each
 operation. The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
-build`` does it beforehand).
+build`` does it beforehand). Without a C++ compiler torch 2.14 and newer use a slower backend in Python with fewer
+operations; older releases fail with an error that says what to install.
 
 - ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies. ``move(tensor)``
   moves an existing tensor and its views to a window.
@@ -34,7 +35,8 @@ def _backend(group, device="cpu"):
 
 def is_hmc(group=None):
     """True if the group's backend for tensors on the CPU is HMC."""
-    return _register.adapter().is_hmc(_backend(group))
+    backend = _backend(group)
+    return type(backend).__name__ == "PythonBackend" or _register.adapter().is_hmc(backend)
 
 
 def empty(*sizes, dtype=None, group=None):
