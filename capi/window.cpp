@@ -265,7 +265,7 @@ hmc_code hmc_request_wait_any(hmc_request_t* requests, std::size_t count, std::i
 }
 
 // ---- atomics. Signed and unsigned words have the same representation, so one function per width is enough.
-// Twelve operations in two widths. The header declares them without macros, because binding generators read it.
+// Sixteen operations in two widths. The header declares them without macros, because binding generators read it.
 #define HMC_FETCHING(name, verb, width, word)                                                                 \
   hmc_code hmc_##name##_##width(hmc_window_t window, int rank, std::uint64_t offset, word value, word* old) { \
     return fetching(window, #verb, old, [&](hmc::Window& w) { return w.verb<word>(rank, offset, value); });   \
@@ -292,6 +292,25 @@ hmc_code hmc_request_wait_any(hmc_request_t* requests, std::size_t count, std::i
   }                                                                                                                   \
   hmc_code hmc_fetch_##width(hmc_window_t window, int rank, std::uint64_t offset, word* value) {                      \
     return fetching(window, "fetch", value, [&](hmc::Window& w) { return w.fetch<word>(rank, offset); });             \
+  }                                                                                                                   \
+  hmc_code hmc_fetch_add_nb_##width(hmc_window_t window, int rank, std::uint64_t offset, word value, word* old,       \
+                                    hmc_request_t* request) {                                                         \
+    return query(window, "fetch_add_nb", request,                                                                     \
+                 [&](hmc::Window& w) { return to_c(w.fetch_add_nb(rank, offset, value, old)); });                     \
+  }                                                                                                                   \
+  hmc_code hmc_swap_nb_##width(hmc_window_t window, int rank, std::uint64_t offset, word value, word* old,            \
+                               hmc_request_t* request) {                                                              \
+    return query(window, "swap_nb", request,                                                                          \
+                 [&](hmc::Window& w) { return to_c(w.swap_nb(rank, offset, value, old)); });                          \
+  }                                                                                                                   \
+  hmc_code hmc_compare_swap_nb_##width(hmc_window_t window, int rank, std::uint64_t offset, word expected,            \
+                                       word desired, word* old, hmc_request_t* request) {                             \
+    return query(window, "compare_swap_nb", request,                                                                  \
+                 [&](hmc::Window& w) { return to_c(w.compare_swap_nb(rank, offset, expected, desired, old)); });      \
+  }                                                                                                                   \
+  hmc_code hmc_fetch_nb_##width(hmc_window_t window, int rank, std::uint64_t offset, word* value,                     \
+                                hmc_request_t* request) {                                                             \
+    return query(window, "fetch_nb", request, [&](hmc::Window& w) { return to_c(w.fetch_nb(rank, offset, value)); }); \
   }
 
 HMC_ATOMICS(32, std::uint32_t)

@@ -407,6 +407,25 @@ HMC_C_API hmc_code hmc_and_64(hmc_window_t window, int rank, uint64_t offset, ui
 HMC_C_API hmc_code hmc_or_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
 HMC_C_API hmc_code hmc_xor_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value);
 
+/* Start an atomic. *old receives the old value; it must not be NULL, and stays in use until the request is complete. */
+HMC_C_API hmc_code hmc_fetch_add_nb_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old,
+                                       hmc_request_t* request);
+HMC_C_API hmc_code hmc_swap_nb_32(hmc_window_t window, int rank, uint64_t offset, uint32_t value, uint32_t* old,
+                                  hmc_request_t* request);
+HMC_C_API hmc_code hmc_compare_swap_nb_32(hmc_window_t window, int rank, uint64_t offset, uint32_t expected,
+                                          uint32_t desired, uint32_t* old, hmc_request_t* request);
+HMC_C_API hmc_code hmc_fetch_nb_32(hmc_window_t window, int rank, uint64_t offset, uint32_t* value,
+                                   hmc_request_t* request);
+
+HMC_C_API hmc_code hmc_fetch_add_nb_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old,
+                                       hmc_request_t* request);
+HMC_C_API hmc_code hmc_swap_nb_64(hmc_window_t window, int rank, uint64_t offset, uint64_t value, uint64_t* old,
+                                  hmc_request_t* request);
+HMC_C_API hmc_code hmc_compare_swap_nb_64(hmc_window_t window, int rank, uint64_t offset, uint64_t expected,
+                                          uint64_t desired, uint64_t* old, hmc_request_t* request);
+HMC_C_API hmc_code hmc_fetch_nb_64(hmc_window_t window, int rank, uint64_t offset, uint64_t* value,
+                                   hmc_request_t* request);
+
 /* ---- order */
 /* Orders this rank's puts and atomics, separately for each target: those before the fence become visible at the target
  * before those after it. */

@@ -34,9 +34,11 @@ using InterruptCheck = bool (*)() noexcept;
 /// Sets the function; null: none. Threads: any.
 HMC_API void set_interrupt_check(InterruptCheck check) noexcept;
 
-/// A handle of a put_nb, a get_nb or a non-blocking collective in flight. The operation is complete when:
+/// A handle of a put_nb, a get_nb, a fetching atomic or a non-blocking collective in flight. The operation is complete
+/// when:
 ///  - put_nb: the source may be reused (local completion)
 ///  - get_nb: the bytes have arrived at the destination
+///  - fetch_add_nb, swap_nb, compare_swap_nb, fetch_nb: the old value has arrived
 ///  - collective: it is complete on this rank, and its buffers may be reused
 ///
 /// A request becomes empty (MPI: MPI_REQUEST_NULL) when test or wait reports completion, or throws any Error except

@@ -199,6 +199,13 @@ class HMC_API Window {
   template <typename T> T fetch_and(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T fetch_or(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> T fetch_xor(int rank, std::uint64_t offset, Word<T> value);
+  /// Start an atomic. `*old` (host memory) receives the old value; it stays in use until the request is complete. Many
+  /// may be in flight: between nodes they share messages. They aren't ordered with each other, except by fence().
+  template <typename T> [[nodiscard]] Request fetch_add_nb(int rank, std::uint64_t offset, Word<T> value, T* old);
+  template <typename T> [[nodiscard]] Request swap_nb(int rank, std::uint64_t offset, Word<T> value, T* old);
+  template <typename T>
+  [[nodiscard]] Request compare_swap_nb(int rank, std::uint64_t offset, Word<T> expected, Word<T> desired, T* old);
+  template <typename T> [[nodiscard]] Request fetch_nb(int rank, std::uint64_t offset, T* value);
   /// Atomics without a result (add, set, atomic_and, atomic_or, atomic_xor) return at local completion, as put does.
   template <typename T> void add(int rank, std::uint64_t offset, Word<T> value);
   template <typename T> void set(int rank, std::uint64_t offset, Word<T> value);

@@ -1,5 +1,6 @@
 #include "runtime/device/mapped_channel.hpp"
 
+#include <cstring>
 #include <exception>
 
 #include <hmc/error.hpp>
@@ -153,14 +154,14 @@ Status MappedChannel::put_signal(std::uint64_t offset, const void* source, std::
   return changed(status);
 }
 
-Status MappedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+Status MappedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, void* result,
                              Ticket& ticket) noexcept {
   ticket = transport::done;
   if (const Status status = lock(); !status.ok()) return status;
   std::uint64_t old = 0;
   const Status status = memory_.apply(atomic, offset, old);
   unlock(head_);
-  if (result != nullptr) *result = old;
+  if (result != nullptr) std::memcpy(result, &old, atomic.width);
   return atomic.op == transport::AtomicOp::fetch ? status : changed(status);
 }
 

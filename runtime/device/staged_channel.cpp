@@ -204,7 +204,7 @@ Status StagedChannel::get(std::uint64_t offset, void* destination, std::size_t b
   return in ? in->finish() : Status{};
 }
 
-Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offset, void* result,
                              Ticket& ticket) noexcept {
   ticket = transport::done;
   verb_first_ = issued_ + 1;
@@ -222,7 +222,7 @@ Status StagedChannel::atomic(const transport::Atomic& atomic, std::uint64_t offs
   if (result == nullptr || !transport::returns_value(atomic.op)) return {};
   Reply reply;
   if (const Status status = read_reply(reply); !status.ok()) return status;
-  *result = reply.result;
+  std::memcpy(result, &reply.result, atomic.width);
   return {};
 }
 

@@ -32,7 +32,7 @@ class StagedChannel final : public DeviceChannel {
                    transport::Ticket& ticket) noexcept override;
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, transport::Ticket& ticket) noexcept override;
-  base::Status atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+  base::Status atomic(const transport::Atomic& atomic, std::uint64_t offset, void* result,
                       transport::Ticket& ticket) noexcept override;
   base::Status put_rows(std::uint64_t offset, const void* source, const Strides& strides) noexcept override;
   base::Status get_rows(std::uint64_t offset, void* destination, const Strides& strides) noexcept override;

@@ -82,6 +82,13 @@ T run_atomic(const std::shared_ptr<rma::WindowCore>& core, const char* operation
   return static_cast<T>(open_core(core, operation).atomic(operation, atomic, rank, offset));
 }
 
+template <typename T>
+Request start_atomic(const std::shared_ptr<rma::WindowCore>& core, const char* operation, AtomicOp op, int rank,
+                     std::uint64_t offset, T* old, T operand, T compare = 0) {
+  const Atomic atomic{op, sizeof(T), widen(operand), widen(compare)};
+  return open_core(core, operation).atomic_nb(operation, atomic, rank, offset, old);
+}
+
 /// The Allocator that describes this rank's part.
 Allocator kind_of(const memory::Owner& owner) {
   using memory::PointerKind;
@@ -251,6 +258,19 @@ template <typename T> T Window::fetch_or(int rank, std::uint64_t offset, Word<T>
 template <typename T> T Window::fetch_xor(int rank, std::uint64_t offset, Word<T> value) {
   return run_atomic(core_, "fetch_xor", AtomicOp::fetch_xor, rank, offset, value);
 }
+template <typename T> Request Window::fetch_add_nb(int rank, std::uint64_t offset, Word<T> value, T* old) {
+  return start_atomic(core_, "fetch_add_nb", AtomicOp::fetch_add, rank, offset, old, value);
+}
+template <typename T> Request Window::swap_nb(int rank, std::uint64_t offset, Word<T> value, T* old) {
+  return start_atomic(core_, "swap_nb", AtomicOp::swap, rank, offset, old, value);
+}
+template <typename T>
+Request Window::compare_swap_nb(int rank, std::uint64_t offset, Word<T> expected, Word<T> desired, T* old) {
+  return start_atomic(core_, "compare_swap_nb", AtomicOp::compare_swap, rank, offset, old, desired, expected);
+}
+template <typename T> Request Window::fetch_nb(int rank, std::uint64_t offset, T* value) {
+  return start_atomic(core_, "fetch_nb", AtomicOp::fetch, rank, offset, value, T{0});
+}
 template <typename T> void Window::add(int rank, std::uint64_t offset, Word<T> value) {
   run_atomic(core_, "add", AtomicOp::add, rank, offset, value);
 }
@@ -267,18 +287,22 @@ template <typename T> void Window::atomic_xor(int rank, std::uint64_t offset, Wo
   run_atomic(core_, "atomic_xor", AtomicOp::bxor, rank, offset, value);
 }
 
-#define HMC_ATOMICS(T)                                                  \
-  template HMC_API T Window::fetch_add<T>(int, std::uint64_t, T);       \
-  template HMC_API T Window::swap<T>(int, std::uint64_t, T);            \
-  template HMC_API T Window::compare_swap<T>(int, std::uint64_t, T, T); \
-  template HMC_API T Window::fetch<T>(int, std::uint64_t);              \
-  template HMC_API T Window::fetch_and<T>(int, std::uint64_t, T);       \
-  template HMC_API T Window::fetch_or<T>(int, std::uint64_t, T);        \
-  template HMC_API T Window::fetch_xor<T>(int, std::uint64_t, T);       \
-  template HMC_API void Window::add<T>(int, std::uint64_t, T);          \
-  template HMC_API void Window::set<T>(int, std::uint64_t, T);          \
-  template HMC_API void Window::atomic_and<T>(int, std::uint64_t, T);   \
-  template HMC_API void Window::atomic_or<T>(int, std::uint64_t, T);    \
+#define HMC_ATOMICS(T)                                                               \
+  template HMC_API T Window::fetch_add<T>(int, std::uint64_t, T);                    \
+  template HMC_API T Window::swap<T>(int, std::uint64_t, T);                         \
+  template HMC_API T Window::compare_swap<T>(int, std::uint64_t, T, T);              \
+  template HMC_API T Window::fetch<T>(int, std::uint64_t);                           \
+  template HMC_API T Window::fetch_and<T>(int, std::uint64_t, T);                    \
+  template HMC_API T Window::fetch_or<T>(int, std::uint64_t, T);                     \
+  template HMC_API T Window::fetch_xor<T>(int, std::uint64_t, T);                    \
+  template HMC_API Request Window::fetch_add_nb<T>(int, std::uint64_t, T, T*);       \
+  template HMC_API Request Window::swap_nb<T>(int, std::uint64_t, T, T*);            \
+  template HMC_API Request Window::compare_swap_nb<T>(int, std::uint64_t, T, T, T*); \
+  template HMC_API Request Window::fetch_nb<T>(int, std::uint64_t, T*);              \
+  template HMC_API void Window::add<T>(int, std::uint64_t, T);                       \
+  template HMC_API void Window::set<T>(int, std::uint64_t, T);                       \
+  template HMC_API void Window::atomic_and<T>(int, std::uint64_t, T);                \
+  template HMC_API void Window::atomic_or<T>(int, std::uint64_t, T);                 \
   template HMC_API void Window::atomic_xor<T>(int, std::uint64_t, T);
 HMC_ATOMICS(int)
 HMC_ATOMICS(unsigned)

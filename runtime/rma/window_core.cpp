@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "runtime/base/fences.hpp"
 #include "runtime/rma/device_access.hpp"
@@ -409,6 +411,25 @@ std::uint64_t WindowCore::atomic(const char* operation, const transport::Atomic&
     fabric().waiter.ring(peer.local_index);
   }
   return result;
+}
+
+Request WindowCore::atomic_nb(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset,
+                              void* old) {
+  const WindowPeer& peer = check_word(operation, rank, offset, atomic.width);
+  if (old == nullptr) [[unlikely]]
+    refuse(operation, rank, offset, nullptr, atomic.width);
+  if (peer.direct != nullptr) [[likely]] {
+    static_assert(std::endian::native == std::endian::little);
+    const std::uint64_t value = this->atomic(operation, atomic, rank, offset);
+    std::memcpy(old, &value, atomic.width);
+    return Request(operation, peer.world);
+  }
+  Ticket ticket = transport::done;
+  fabric().note_unflushed();
+  require(fabric(), peer.channel->atomic(atomic, offset, old, ticket),
+          {operation, peer.world, offset, atomic.width, true});
+  if (ticket == transport::done) return Request(operation, peer.world);
+  return Request(weak_from_this(), peer.wire, ticket, operation, peer.world);
 }
 
 void WindowCore::fence() {

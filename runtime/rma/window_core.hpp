@@ -133,6 +133,8 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   std::uint64_t wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout);
   bool test_until(std::uint64_t offset, Cmp compare, std::uint64_t value);
   std::uint64_t atomic(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset);
+  /// `old` receives atomic.width bytes.
+  Request atomic_nb(const char* operation, const transport::Atomic& atomic, int rank, std::uint64_t offset, void* old);
   void fence();
   void flush(int rank, Timeout timeout);
   void flush_all(Timeout timeout);

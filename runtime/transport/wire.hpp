@@ -104,9 +104,9 @@ class Channel {
   /// sees the bytes, and all puts of this rank to this peer before fence().
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
-  /// `*result` holds the old value when the ticket is done. `result` may be null if the operation returns nothing.
-  virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
-                              Ticket& ticket) noexcept = 0;
+  /// `result` holds the old value, atomic.width bytes, when the ticket is done. It may be null if the operation returns
+  /// nothing.
+  virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept = 0;
 };
 
 /// States whether a wire serves the pair (this rank, peer).

@@ -43,7 +43,8 @@ void test_signals(void) {
 
 /* All ranks update rank 0's words. Then each form is checked alone, on this rank's own words. */
 static void check_64(hmc_window_t window) {
-  uint64_t old = 0;
+  uint64_t old = 0, olds[4];
+  hmc_request_t requests[1];
   OK(hmc_fetch_add_64(window, 0, 0, UINT64_C(1) << 33, NULL));
   OK(hmc_add_64(window, 0, 0, (uint64_t)rank));
   OK(hmc_barrier(world));
@@ -67,10 +68,22 @@ static void check_64(hmc_window_t window) {
   OK(hmc_compare_swap_64(window, rank, 64, UINT64_MAX, 2, &old));
   OK(hmc_fetch_64(window, rank, 64, &old));
   CHECK(old == 2);
+
+  OK(hmc_fetch_add_nb_64(window, rank, 64, 5, &olds[0], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_swap_nb_64(window, rank, 64, 9, &olds[1], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_compare_swap_nb_64(window, rank, 64, 9, 11, &olds[2], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_fetch_nb_64(window, rank, 64, &olds[3], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  CHECK(olds[0] == 2 && olds[1] == 7 && olds[2] == 9 && olds[3] == 11);
+  CHECK(hmc_fetch_nb_64(window, rank, 64, NULL, &requests[0]) == HMC_INVALID_ARGUMENT);
 }
 
 static void check_32(hmc_window_t window) {
-  uint32_t old = 0;
+  uint32_t old = 0, olds[4];
+  hmc_request_t requests[1];
   OK(hmc_fetch_add_32(window, 0, 132, 1000, NULL));
   OK(hmc_add_32(window, 0, 132, (uint32_t)rank));
   OK(hmc_barrier(world));
@@ -94,6 +107,17 @@ static void check_32(hmc_window_t window) {
   OK(hmc_compare_swap_32(window, rank, 196, UINT32_MAX, 2, &old));
   OK(hmc_fetch_32(window, rank, 196, &old));
   CHECK(old == 2);
+
+  OK(hmc_fetch_add_nb_32(window, rank, 196, 5, &olds[0], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_swap_nb_32(window, rank, 196, 9, &olds[1], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_compare_swap_nb_32(window, rank, 196, 9, 11, &olds[2], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  OK(hmc_fetch_nb_32(window, rank, 196, &olds[3], &requests[0]));
+  OK(hmc_request_wait_all(requests, 1, HMC_JOB_TIMEOUT));
+  CHECK(olds[0] == 2 && olds[1] == 7 && olds[2] == 9 && olds[3] == 11);
+  CHECK(hmc_fetch_nb_32(window, rank, 196, NULL, &requests[0]) == HMC_INVALID_ARGUMENT);
 }
 
 void test_atomics(void) {

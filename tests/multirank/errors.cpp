@@ -84,6 +84,7 @@ void each_transfer(TestRank& me, Window& win, Code code, int peer, std::uint64_t
 }
 
 void each_atomic(TestRank& me, Window& win, Code code, int peer, std::uint64_t offset) {
+  std::uint64_t old = 0;
   const std::pair<const char*, std::function<void()>> calls[] = {
       {"fetch_add", [&] { win.fetch_add<std::uint64_t>(peer, offset, 1); }},
       {"swap", [&] { win.swap<std::uint64_t>(peer, offset, 1); }},
@@ -92,6 +93,10 @@ void each_atomic(TestRank& me, Window& win, Code code, int peer, std::uint64_t o
       {"fetch_and", [&] { win.fetch_and<std::uint64_t>(peer, offset, 1); }},
       {"fetch_or", [&] { win.fetch_or<std::uint64_t>(peer, offset, 1); }},
       {"fetch_xor", [&] { win.fetch_xor<std::uint64_t>(peer, offset, 1); }},
+      {"fetch_add_nb", [&] { (void)win.fetch_add_nb(peer, offset, 1, &old); }},
+      {"swap_nb", [&] { (void)win.swap_nb(peer, offset, 1, &old); }},
+      {"compare_swap_nb", [&] { (void)win.compare_swap_nb(peer, offset, 1, 2, &old); }},
+      {"fetch_nb", [&] { (void)win.fetch_nb(peer, offset, &old); }},
       {"add", [&] { win.add<std::uint64_t>(peer, offset, 1); }},
       {"set", [&] { win.set<std::uint64_t>(peer, offset, 1); }},
       {"atomic_and", [&] { win.atomic_and<std::uint64_t>(peer, offset, 1); }},

@@ -36,6 +36,44 @@ HMC_SPMD_TEST(Requests, empty_request_is_done) {
   HMC_CHECK_EQ(Request::wait_any({}), Request::none);
 }
 
+// Each rank draws tickets at every rank, and claims slots by compare_swap, with all atomics in flight at once.
+HMC_SPMD_TEST(Requests, atomics_in_flight_return_each_old_value_once) {
+  constexpr std::uint64_t draws = 300;
+  const auto size = static_cast<std::uint64_t>(me.size);
+  const std::uint64_t slots = size * draws;
+  Window win = Window::create(me.runtime->world(), 24 + 8 * slots);
+  std::vector<std::uint64_t> tickets(slots), owners(slots);
+  std::vector<std::uint32_t> narrow(slots + 1, 0xabcdefU);
+  std::vector<Request> requests;
+  for (std::uint64_t i = 0; i < slots; ++i)
+    requests.push_back(win.fetch_add_nb(static_cast<int>(i % size), 0, 1, &tickets[i]));
+  for (std::uint64_t i = 0; i < slots; ++i)
+    requests.push_back(win.fetch_add_nb(static_cast<int>(i % size), 8, 3, &narrow[i]));
+  Request::wait_all(requests);
+  HMC_CHECK_EQ(narrow[slots], 0xabcdefU);  // a 32-bit result doesn't overwrite its neighbour
+  requests.clear();
+  for (std::uint64_t i = 0; i < slots; ++i)
+    requests.push_back(win.compare_swap_nb(static_cast<int>(i % size), 16 + 8 * tickets[i], 0,
+                                           static_cast<std::uint64_t>(me.rank) + 1, &owners[i]));
+  std::uint64_t before = 7;
+  requests.push_back(win.swap_nb(me.next(), 16 + 8 * slots, static_cast<std::uint64_t>(me.rank) + 50, &before));
+  while (!std::ranges::all_of(requests, [](Request& request) { return request.test(); })) {
+  }
+  for (const std::uint64_t owner : owners) HMC_CHECK_EQ(owner, 0U);  // no other rank got this ticket
+  HMC_CHECK_EQ(before, 0U);
+  me.runtime->world().barrier();
+  HMC_CHECK_EQ(*win.local<std::uint64_t>(16 + 8 * slots), static_cast<std::uint64_t>(me.previous()) + 50);
+  std::vector<std::uint64_t> claimed(slots);
+  requests.clear();
+  for (std::uint64_t i = 0; i < slots; ++i) requests.push_back(win.fetch_nb(me.next(), 16 + 8 * i, &claimed[i]));
+  Request::wait_all(requests);
+  for (int rank = 0; rank < me.size; ++rank)
+    HMC_CHECK_EQ(std::ranges::count(claimed, static_cast<std::uint64_t>(rank) + 1), static_cast<std::ptrdiff_t>(draws));
+  HMC_CHECK_EQ(win.fetch<std::uint32_t>(me.next(), 8), static_cast<std::uint32_t>(3 * slots));
+  me.runtime->world().barrier();
+  win.close();
+}
+
 HMC_SPMD_TEST(Requests, many_requests_in_flight_complete) {
   constexpr std::size_t count = 1000;
   Window win = Window::create(me.runtime->world(), count * piece);

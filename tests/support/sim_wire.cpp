@@ -49,7 +49,7 @@ class SimChannel final : public transport::Channel {
     wire_.issue(std::move(get), ticket);
     return {};
   }
-  base::Status atomic(const transport::Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+  base::Status atomic(const transport::Atomic& atomic, std::uint64_t offset, void* result,
                       transport::Ticket& ticket) noexcept override {
     SimWire::Operation operation;
     operation.kind = SimWire::Operation::Kind::atomic;
@@ -241,7 +241,8 @@ bool SimWire::step(Operation& operation) {
     } else {
       old = transport::apply_atomic(operation.atomic, operation.remote);
     }
-    if (operation.result != nullptr && transport::returns_value(operation.atomic.op)) *operation.result = old;
+    if (operation.result != nullptr && transport::returns_value(operation.atomic.op))
+      std::memcpy(operation.result, &old, operation.atomic.width);
     return true;
   }
   if (operation.kind == Kind::flush) return random(3) == 0;

@@ -67,7 +67,7 @@ class SimWire final : public transport::Wire {
     std::uint64_t* signal = nullptr;  ///< stored after the pieces
     std::uint64_t value = 0;
     transport::Atomic atomic{};
-    std::uint64_t* result = nullptr;
+    void* result = nullptr;
     transport::Ticket ticket = transport::done;
     const void* channel = nullptr;
   };

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from . import contestants, launch, machine, peers, plan, report, results, rounds, text
+from . import contestants, launch, machine, overlap, peers, plan, programs, report, results, rounds, text, waiting
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -51,6 +51,8 @@ def options_of(words):
     length.add_argument("--smoke", action="store_true", help="a few seconds: a test of the programs; its numbers aren't meaningful")
     parser.add_argument("--np", type=int, action="append", metavar="N", help="only these numbers of ranks")
     parser.add_argument("--op", action="append", choices=(*plan.OPERATIONS, "hello"), help="only these operations")
+    parser.add_argument("--apps", action="store_true", help="only the programs of bench/apps, 9 rounds")
+    parser.add_argument("--app", action="append", choices=programs.NAMES, help="only these programs; implies --apps")
     parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds; default: the mode's")
     parser.add_argument("--nodes", type=int, choices=(1, 2),
                         help="1: only layouts within a node, and start-up; 2: only between two nodes, over loopback")
@@ -62,6 +64,7 @@ def options_of(words):
     parser.add_argument("--output", metavar="DIR", help="folder for results.json and report.html [BUILD/compare]")
     parser.add_argument("--render", metavar="RESULTS", help="only make the report of a results.json")
     options = parser.parse_args(words)
+    options.apps = options.apps or bool(options.app)
     options.nodes = (options.nodes,) if options.nodes else (1, 2)
     options.seed = random.randrange(2**31) if options.seed is None else options.seed
     options.mode = "quick" if options.quick else "smoke" if options.smoke else "full"
@@ -89,7 +92,7 @@ def measure(options):
     settings = dict(plan.MODES[options.mode])
     if options.rounds:
         settings["rounds"] = settings["hello_rounds"] = options.rounds
-    operations = [op for op in plan.OPERATIONS if not options.op or op in options.op]
+    operations = [op for op in plan.OPERATIONS if not options.apps and (not options.op or op in options.op)]
     begin = time.monotonic()
     facts = machine.facts()
     facts["load_before"] = machine.load()
@@ -100,7 +103,7 @@ def measure(options):
     everyone = [one for one in everyone if one.name in names]
     layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes, names) if operations else []
     hellos = (plan.hello_layouts(options.mode, options.np, options.nodes, names)
-              if not options.op or "hello" in options.op else [])
+              if not options.apps and (not options.op or "hello" in options.op) else [])
     work = rounds.Interleaver(everyone, settings, progress, options.seed)
     work.notes += [note] if note else []
     deadlines = Deadlines(settings["budget_s"], len(layouts) + len(hellos))
@@ -108,6 +111,10 @@ def measure(options):
         work.run_hello(layout, settings["hello_rounds"], deadlines.next())
     for layout in layouts:
         work.run(layout, settings["rounds"], deadlines.next())
+    whole_programs = None
+    if options.apps or (options.mode == "full" and not options.op):
+        whole_programs = programs.run(names, options, options.rounds or (programs.ROUNDS if options.apps else 3), machine.cores(),
+                                      progress)
     progress("")
 
     facts["load_after"] = machine.load()
@@ -120,7 +127,8 @@ def measure(options):
         "contestants": [{"name": c.name, "label": c.label, "kind": c.kind, "buffers": c.buffers,
                          "version": versions(c), "absent": c.missing()} for c in everyone],
         "layouts": every_layout, "rows": results.rows(every_layout, everyone, work.samples, work.missing, work.withdrawn),
-        "samples": work.samples, "notes": work.notes, "failed": sorted(work.failed),
+        "samples": work.samples, "notes": work.notes + (whole_programs["notes"] if whole_programs else []),
+        "failed": sorted({*work.failed, *(whole_programs["failed"] if whole_programs else [])}), "programs": whole_programs,
         "elapsed_s": time.monotonic() - begin,
     }
 
@@ -162,6 +170,10 @@ def write(found, folder):
 
 
 def main(words):
+    if "--waiting" in words:
+        return waiting.main([word for word in words if word != "--waiting"], os.path.join(ROOT, "build"))
+    if "--overlap" in words:
+        return overlap.main([word for word in words if word != "--overlap"], os.path.join(ROOT, "build"))
     options = options_of(words)
     if options.install_peers:
         peers.install_all(options.build, lambda line: print(f"bench: {line}", file=sys.stderr))

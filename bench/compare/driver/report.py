@@ -2,7 +2,7 @@
 
 from html import escape
 
-from . import stats, svg, text
+from . import programs, stats, svg, text
 
 STYLES = {
     "floor-window": {"color": "#555555", "dash": "2 3", "width": 1.5, "marker": "square"},
@@ -170,6 +170,16 @@ def _tables(results):
                      for heading, header, lines in text.tables(results))
 
 
+def _programs(results):
+    """Whole programs: tables, and how they were measured."""
+    found = results.get("programs")
+    if not found or not found["rows"]:
+        return ""
+    tables = programs.tables(found, text.SHORT, text.time_name, text.ratio_name)
+    return _heading("Programs") + _list(found["rules"]) + "\n".join(
+        f"<h3>{escape(heading)}</h3>{_html_table(header, [[*line, ''] for line in lines])}" for heading, header, lines in tables)
+
+
 def _who(results):
     lines = []
     for one in results["contestants"]:
@@ -291,7 +301,7 @@ def page(results):
     remarks = results["notes"] + text.omissions(results)
     notes = _list(remarks) if remarks else "<p>No contestant failed or was absent.</p>"
     start_up = "start-up: from the launcher's start to its end"
-    sections = [("Legend", _heading("Legend") + _legends(results))]
+    sections = [("Programs", _programs(results)), ("Legend", _heading("Legend") + _legends(results))]
     sections += [(operation, _section_of(results, operation)) for operation in operations]
     sections += [("barrier", _dots_section(results, "barrier", "barrier", 1.0, "microseconds")),
                  (start_up, _dots_section(results, "hello", start_up, 1000.0, "milliseconds"))]

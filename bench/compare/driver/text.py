@@ -1,6 +1,6 @@
 """Tables for the terminal."""
 
-from . import stats
+from . import programs, stats
 
 SHORT = {"floor-window": "bare loop win", "floor-private": "bare loop priv", "floor-tcp": "bare loop tcp",
          "hmc-window": "HMC win", "hmc-private": "HMC priv", "openmpi5": "Open MPI 5", "mpich5": "MPICH 5",
@@ -139,6 +139,9 @@ def whole(results):
             "# 3/5: 3 of 5 rounds have a time. spread: of HMC's times; of ratio: of x/peer. -: none, see the notes.",
             f"# marks: few rounds: fewer than {stats.LEAST_ROUNDS}, or than {stats.LEAST_SHARE * 100:.0f} % of them; loaded: the share of "
             f"the CPUs' time that others used, if above {stats.LOADED_ABOVE * 100:.0f} %.", ""]
+    if results.get("programs"):
+        for heading, header, lines in programs.tables(results["programs"], SHORT, time_name, ratio_name):
+            text += [f"# Programs: {heading}", _aligned(header, lines), ""]
     for heading, header, lines in tables(results):
         text += [f"# {heading}", _aligned(header, lines), ""]
     text.append("# Contestants")

@@ -5,9 +5,12 @@
 >>> dist.init_process_group("hmc")            # under hmcrun, torchrun, or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
 
 All operations of torch.distributed work, on tensors in host memory. Tensors of devices are copied to host memory for each
-operation. The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
-build`` does it beforehand). Without a C++ compiler torch 2.14 and newer use a slower backend in Python with fewer
-operations; older releases fail with an error that says what to install.
+operation, except in large all_reduces of CUDA tensors: where HMC can open the device, a window in its memory holds a copy that
+the devices reduce (on one node).
+
+The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch build`` does it
+beforehand). Without a C++ compiler torch 2.14 and newer use a slower backend in Python with fewer operations; older releases
+fail with an error that says what to install.
 
 - ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies. ``move(tensor)``
   moves an existing tensor and its views to a window.
@@ -46,7 +49,7 @@ def empty(*sizes, dtype=None, group=None):
     """
     if len(sizes) == 1 and not isinstance(sizes[0], int):
         sizes = tuple(sizes[0])
-    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype))
+    return _register.adapter().empty(_backend(group), list(sizes), torch.empty(0, dtype=dtype, device="cpu"))
 
 
 def move(tensor, group=None):

@@ -36,8 +36,7 @@ class AmWire::Channel final : public transport::Channel {
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, Ticket& ticket) noexcept override;
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
-                      Ticket& ticket) noexcept override;
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override;
 
   /// The verbs put, get and put_signal are one-sided. Under the wire's lock.
   bool is_one_sided() const noexcept { return !key.empty(); }
@@ -248,13 +247,13 @@ base::Status AmWire::write(const Channel& to, const void* source, std::uint64_t 
   return status;
 }
 
-base::Status AmWire::start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer,
-                           Ticket& ticket) noexcept {
+base::Status AmWire::start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket,
+                           bool hold) noexcept {
   const Ticket opened = tickets_.open(transfer);
   if (opened == done) return no_memory(peer.rank);
   Message copy = message;
   copy.ticket = opened;
-  const base::Status status = peers_.post(peer, copy, nullptr, 0, done);
+  const base::Status status = peers_.post(peer, copy, nullptr, 0, done, hold);
   if (!status.ok()) {
     tickets_.release(opened);
     return status;
@@ -481,7 +480,7 @@ base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::
                      ticket);
 }
 
-base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset, void* result,
                                      Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
@@ -497,11 +496,17 @@ base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset,
   request.first = atomic.operand;
   request.second = atomic.compare;
   request.wants_result = returns_value(atomic.op) ? 1 : 0;
+  // While a result is due, hold: its arrival makes progress, which sends what is held. So a rank with many atomics in
+  // flight sends and receives few messages.
+  const bool hold = to.results_due > 0;
   base::Status status;
-  if (request.wants_result != 0)
-    status = wire_.start(to, request, {.peer = peer, .left = 1, .result = result, .channel = this}, ticket);
-  else
-    status = wire_.peers_.post(to, request, nullptr, 0, done);
+  if (request.wants_result != 0) {
+    status = wire_.start(
+        to, request, {.peer = peer, .left = 1, .result = result, .channel = this, .width = atomic.width}, ticket, hold);
+    if (status.ok()) ++to.results_due;
+  } else {
+    status = wire_.peers_.post(to, request, nullptr, 0, done, hold);
+  }
   to.asked = to.posted;
   return status;
 }

@@ -154,7 +154,8 @@ class AmWire final : public OpenWire, private LinkUser {
                              Ticket& ticket) noexcept;
   void end_region(const Region& mine) noexcept;
   base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
-  base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket) noexcept;
+  base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket,
+                     bool hold = false) noexcept;
   static Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) noexcept;
 
   const Options options_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct AmPeer {
   std::uint64_t moves_flushed = 0;    ///< the first `moves_flushed` of them are complete, the puts visible at the peer
   std::uint64_t moves_fence = 0;      ///< the number of fences before the oldest of them not yet flushed
   std::uint64_t atomics_fence = 0;    ///< the same of atomics, which are messages
+  std::uint64_t results_due = 0;      ///< atomics whose old value hasn't arrived
   bool distrusted = false;            ///< its messages were malformed or out of order: all later ones are dropped
   std::vector<Regions::Key> refused_puts;  ///< regions for which the peer refused a put since the last flush
   std::uint32_t in_flight = 0;             ///< messages that the link holds
@@ -105,6 +107,27 @@ class Peers {
   /// `sending` count is incremented now and decremented when the link releases the message.
   base::Status send(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes,
                     Regions::Registered* reading) noexcept;
+  /// Sends now, as one message, the messages without data that `next` returns, until it returns null or the message is
+  /// full. Calls `taken` after each. The caller has checked has_room(), and `next` returns at least one.
+  template <typename Next, typename Taken> base::Status send_joined(AmPeer& peer, Next next, Taken taken) noexcept {
+    if (const base::Status status = ready(peer); !status.ok()) {
+      taken();
+      return status;
+    }
+    Sending* const record = take(peer, *next());
+    taken();
+    if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a message", peer.rank);
+    record->source = record->data;
+    record->bytes = record->message.bytes = 0;
+    for (const Message* message = next(); message != nullptr && record->bytes + sizeof *message <= joined_bytes;
+         message = next()) {
+      record->joined = true;
+      std::memcpy(record->data + record->bytes, message, sizeof *message);
+      record->bytes += sizeof *message;
+      taken();
+    }
+    return hand_over(*record);
+  }
   bool has_room(const AmPeer& peer) const noexcept { return peer.in_flight < traits_.most_in_flight; }
   /// Number of messages of a put of that size.
   std::uint64_t parts(std::uint64_t bytes) const noexcept {

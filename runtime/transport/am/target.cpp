@@ -248,6 +248,8 @@ Target::Answer& Target::reply(const Message& to, MessageKind kind) {
 
 void Target::receive_reply(const Message& message, const std::byte* data, std::uint64_t bytes) {
   AmPeer& peer = peers_.at(static_cast<int>(message.origin));
+  if (peer.results_due > 0 && (message.kind == MessageKind::result || message.kind == MessageKind::refused))
+    --peer.results_due;
   if (message.kind == MessageKind::refused) return take_refusal(message);
   if (message.kind == MessageKind::flushed && message.first <= peer.posted)
     peer.flushed = std::max(peer.flushed, message.first);
@@ -261,7 +263,7 @@ void Target::receive_reply(const Message& message, const std::byte* data, std::u
       if (bytes > 0) std::memcpy(transfer->destination + message.offset, data, bytes);
       return tickets_.advance(message.ticket, bytes);
     case MessageKind::result:
-      if (transfer->result != nullptr) *transfer->result = message.first;
+      if (transfer->result != nullptr) std::memcpy(transfer->result, &message.first, transfer->width);
       return tickets_.advance(message.ticket, 1);
     case MessageKind::flushed:
       // The refusal of a put arrives before the answer to the flush that covers it.
@@ -309,8 +311,20 @@ int Target::answer() noexcept {
   int count = 0;
   for (Due& due : due_) {
     AmPeer& peer = peers_.at(due.rank);
-    for (; due.first < due.answers.size() && peers_.has_room(peer); ++count)
-      if (send_part(peer, due.answers[due.first])) ++due.first;
+    for (; due.first < due.answers.size() && peers_.has_room(peer); ++count) {
+      if (due.answers[due.first].region == nullptr) {
+        // A failed peer needs no answer: it detects the failure itself.
+        (void)peers_.send_joined(
+            peer,
+            [&]() noexcept -> const Message* {
+              const bool is_next = due.first < due.answers.size() && due.answers[due.first].region == nullptr;
+              return is_next ? &due.answers[due.first].message : nullptr;
+            },
+            [&]() noexcept { ++due.first; });
+      } else if (send_part(peer, due.answers[due.first])) {
+        ++due.first;
+      }
+    }
     // Erase the sent entries in batches, not one by one.
     if (due.first > 64 && due.first > due.answers.size() / 2) {
       due.answers.erase(due.answers.begin(), due.answers.begin() + static_cast<std::ptrdiff_t>(due.first));
@@ -328,10 +342,6 @@ int Target::answer() noexcept {
 }
 
 bool Target::send_part(AmPeer& peer, Answer& answer) noexcept {
-  if (answer.region == nullptr) {
-    (void)peers_.send(peer, answer.message, nullptr, 0, nullptr);
-    return true;
-  }
   const std::uint64_t bytes = std::min(peers_.traits().chunk_bytes, answer.bytes);
   // A failed peer needs no answer: it detects the failure itself.
   const base::Status status =

@@ -14,8 +14,9 @@ struct AmTransfer {
   std::uint64_t left = 0;            ///< parts or bytes not yet completed
   std::byte* destination = nullptr;  ///< of a get
   std::uint64_t bytes = 0;           ///< of a get
-  std::uint64_t* result = nullptr;   ///< of an atomic
+  void* result = nullptr;            ///< of an atomic
   const void* channel = nullptr;     ///< the transfer is abandoned when this channel ends; null: none
+  std::uint8_t width = 0;            ///< of an atomic
   std::uint32_t sending = 0;         ///< messages and one-sided requests of the link that access the caller's memory
 };
 

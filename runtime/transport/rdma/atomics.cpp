@@ -13,7 +13,7 @@ constexpr std::uint32_t most_attempts = 10'000'000;
 }  // namespace
 
 base::Status Atomics::start(Peer& peer, const Atomic& atomic, std::uint64_t address, std::uint32_t key,
-                            const void* channel, std::uint64_t* result, Ticket& ticket) noexcept {
+                            const void* channel, void* result, Ticket& ticket) noexcept {
   Transfers& transfers = requests_.transfers();
   base::Status status = requests_.ready(peer);
   QueuePair* const pair = status.ok() ? peer.pairs.front().get() : nullptr;
@@ -91,10 +91,8 @@ void Atomics::continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const
                                       peer.rank);
     // The completed request has freed its space in the queue.
     if (!is_done && outcome.ok()) return post_loop(peer, ticket);
-    if (outcome.ok() && transfer->result != nullptr) {
-      *transfer->result = 0;
+    if (outcome.ok() && transfer->result != nullptr)
       std::memcpy(transfer->result, reinterpret_cast<const std::byte*>(&seen) + loop.byte, loop.atomic.width);
-    }
   }
   --loops_;
   requests_.transfers().advance(ticket, outcome);

@@ -14,7 +14,7 @@ class Atomics final : public Requests::LoopUser {
 
   /// `address` is the address of the word at the peer. The transfer is abandoned when `channel` ends.
   base::Status start(Peer& peer, const Atomic& atomic, std::uint64_t address, std::uint32_t key, const void* channel,
-                     std::uint64_t* result, Ticket& ticket) noexcept;
+                     void* result, Ticket& ticket) noexcept;
   void continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const base::Status& status) noexcept override;
   /// Loops in flight to all peers.
   std::uint32_t loops() const noexcept { return loops_; }

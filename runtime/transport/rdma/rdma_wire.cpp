@@ -42,8 +42,7 @@ class RdmaWire::Channel final : public transport::Channel {
     ticket = done;
     return wire_.write(*this, offset, static_cast<const std::byte*>(source), bytes, &value, signal_offset, ticket);
   }
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
-                      Ticket& ticket) noexcept override {
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override {
     ticket = done;
     wire_.has_reads_ = true;
     return wire_.atomics_.start(peer, atomic, base + offset, key, this, result, ticket);

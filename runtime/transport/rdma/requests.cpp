@@ -106,7 +106,7 @@ void Requests::complete(const ibv_wc& completion, bool fails_all) noexcept {
       case Record::Kind::atomic:
         if (Transfer* const transfer = transfers_.find(record.ticket);
             transfer != nullptr && status.ok() && transfer->result != nullptr)
-          *transfer->result = result;
+          std::memcpy(transfer->result, &result, sizeof result);  // a native atomic has 8 bytes
         transfers_.advance(record.ticket, status);
         break;
       case Record::Kind::loop: loops_->continue_loop(peer, record.ticket, result, status); break;

@@ -30,7 +30,7 @@ struct Transfer {
   const void* channel = nullptr;  ///< abandoned when this channel ends; null: none
   bool pinned = false;            ///< the device accesses the caller's memory
   Owned<ibv_mr> registration{};   ///< of the caller's memory, for this transfer
-  std::uint64_t* result = nullptr;
+  void* result = nullptr;
   std::uint8_t width = 8;  ///< of the result
   bool is_loop = false;
   AtomicLoop loop{};

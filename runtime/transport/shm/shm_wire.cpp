@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <hmc/error.hpp>
 
@@ -44,10 +45,10 @@ class ShmChannel final : public Channel {
     return {};
   }
 
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, std::uint64_t* result,
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result,
                       Ticket& ticket) noexcept override {
     const std::uint64_t old = apply_atomic(atomic, base_ + offset);
-    if (result != nullptr) *result = old;
+    if (result != nullptr) std::memcpy(result, &old, atomic.width);
     if (atomic.op != AtomicOp::fetch) waiter_.ring(peer_index_);
     ticket = done;
     return {};
