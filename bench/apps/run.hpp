@@ -165,7 +165,7 @@ template <typename Library> class Run {
       const double elapsed_s = static_cast<double>(now_ns() - begin) * 1e-9, time = arguments_.setup.cell_seconds;
       if (elapsed_s > time / 20 || tried >= 512) {
         const double fit = time / (2 * blocks) * static_cast<double>(tried) / elapsed_s;
-        steps = static_cast<std::uint64_t>(std::clamp(fit, 3.0, 2000.0));
+        steps = static_cast<std::uint64_t>(std::clamp(fit, 2.0, 2000.0));
       }
       stamps.clear();
       library_.broadcast(&steps, sizeof steps);
