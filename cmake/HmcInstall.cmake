@@ -3,10 +3,11 @@
 # static), target hmc::static, and hmc-static.pc.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS hmc EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hmc mf_smem EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES $<TARGET_FILE:hmc_internal> DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 install(DIRECTORY compat/hamr/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "hamr_*.h")
+install(DIRECTORY compat/memfabric/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "smem*.h")
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # `./dev docs` creates it.
@@ -41,7 +42,7 @@ if(HMC_BUILD_EXAMPLES)
   install(DIRECTORY examples/ DESTINATION ${sources_dir} FILES_MATCHING PATTERN "[0-9]*.cpp" PATTERN "[0-9]*.c")
 endif()
 # Builds all installed targets.
-add_custom_target(installed DEPENDS hmc hmc_internal hmcrun hmcinfo ${programs})
+add_custom_target(installed DEPENDS hmc hmc_internal mf_smem hmcrun hmcinfo ${programs})
 foreach(program IN LISTS programs)
   list(APPEND files $<TARGET_FILE:${program}>)
 endforeach()
@@ -107,4 +108,5 @@ Libs: -L\${libdir} @libraries@
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
 hmc_write_pc(hmc "-lhmc")
+hmc_write_pc(mf_smem "-lmf_smem -lhmc")
 hmc_write_pc(hmc-static "-l:libhmc.a -lfmt -lcrypto -lstdc++ -lm -lpthread -ldl")

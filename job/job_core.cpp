@@ -35,7 +35,8 @@ namespace {
 using bootstrap::RankFacts;
 
 /// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
-bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
+/// The number of CPUs that the machine's ranks may use, less the number of these ranks.
+int spare_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};
   std::uint32_t further = 0;  // a lower bound of the number of CPUs that RankFacts::cpus can't represent
   int ranks = 0;
@@ -48,7 +49,14 @@ bool ranks_outnumber_cores(const std::vector<RankFacts>& facts, std::uint64_t ma
   int count = static_cast<int>(further);
   for (const std::uint64_t word : cpus) count += std::popcount(word);
   if (count == 0) count = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));  // no rank has affinity data
-  return ranks > std::max(1, count);
+  return std::max(1, count) - ranks;
+}
+
+/// False if the rank is bound to one CPU. Its threads inherit that.
+bool has_several_cpus(const RankFacts& rank) {
+  std::uint32_t count = rank.further_cpus;
+  for (const std::uint64_t word : rank.cpus) count += static_cast<std::uint32_t>(std::popcount(word));
+  return count > 1;
 }
 
 /// The data that the ranks exchange at start: settings that must be equal, and the address of each wire.
@@ -204,15 +212,18 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
     context.several_nodes = context.several_nodes || rank.node != mine.node;
     context.one_machine = context.one_machine && rank.machine == mine.machine;
   }
-  const bool sleeps = env.wait == "sleep" || (env.wait.empty() && ranks_outnumber_cores(facts, mine.machine));
-  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, sleeps);
+  const base::WaitMode mode = env.wait == "sleep"  ? base::WaitMode::sleep
+                              : env.wait == "spin" ? base::WaitMode::spin
+                                                   : base::WaitMode::adapt;
+  const int spare = spare_cores(facts, mine.machine);
+  fabric->waiter = base::Waiter(bootstrap->node_page(), mine.local_index, mode, spare < 0);
   fabric->waiter.report_after(env.report, [fabric = fabric.get(), bootstrap = bootstrap.get()](
                                               const base::WaitNote& note, std::chrono::nanoseconds waited) {
     if (!fabric->log.wants(base::LogLevel::warn)) return;
     const std::string text = rma::text_of_long_wait(*fabric, note, waited);
     if (!bootstrap->report(text, waited)) fabric->log.warn("{}", text);
   });
-  fabric->background.allow(env.progress != "caller");
+  fabric->background.allow(env.progress != "caller", spare > 0 && has_several_cpus(mine));
 
   base::ActivityLine& line = bootstrap->node_page().activity(mine.local_index);
   line.world_rank.store(fabric->rank, std::memory_order_relaxed);
@@ -263,7 +274,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   set_peer_addresses(*fabric, env, settings.rows, model);
   for (int peer = 0; peer < fabric->size; ++peer) choose_wire(*fabric, peer, env);
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
-                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "spinning");
+                   fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "polling");
 
   auto world = base::make_owned<rma::TeamCore>(fabric);
   settings.parameters = model.agree(*world);

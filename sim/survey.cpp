@@ -110,7 +110,7 @@ SurveyRow Surveyor::library(const char* name, const rules::LibraryChoice& choice
 Survey Surveyor::survey(const LibraryCall& question) {
   Survey survey;
   survey.question = question;
-  const AreaLimits room = collectives::area_limits(question.shape.size, question.shape.nodes() == 1);
+  const AreaLimits room = collectives::area_limits(question.shape.size);
   const Call call = call_of(question, deterministic_);
   const Algorithm* const chosen = selector_.choose(question.shape, call, question.bytes, room).algorithm;
   for (const Evaluation& each : selector_.evaluate_all(question.shape, call, question.bytes, room)) {

@@ -69,6 +69,15 @@ class Hmc {
   void exscan(std::size_t bytes) { world_.exscan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
   void allgatherv(std::size_t bytes) { world_.allgatherv(source_, result_, counts(bytes)); }
   void alltoallv(std::size_t bytes) { world_.alltoallv(source_, counts(bytes), {}, result_, counts(bytes), {}); }
+  void begin(compare::Operation operation, std::size_t bytes) {
+    switch (operation) {
+      case compare::Operation::broadcast: request_ = world_.ibroadcast(source_, bytes, 0); return;
+      case compare::Operation::allgather: request_ = world_.iallgather(source_, result_, bytes); return;
+      case compare::Operation::alltoall: request_ = world_.ialltoall(source_, result_, bytes); return;
+      default: request_ = world_.iallreduce(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum);
+    }
+  }
+  void wait() { request_.wait(); }
   void expose() {}
   void close() {
     if (window_.is_open()) window_.close();
@@ -84,6 +93,7 @@ class Hmc {
   hmc::Runtime runtime_;
   hmc::Team world_;
   hmc::Window window_;
+  hmc::Request request_;
   bool window_buffers_;
   std::uint64_t target_offset_ = 0;
   compare::Memory private_source_, private_result_;

@@ -122,6 +122,23 @@ class Mpi {
                         MPI_BYTE, MPI_COMM_WORLD),
           "MPI_Alltoallv");
   }
+  void begin(compare::Operation operation, std::size_t bytes) {
+    const int count = static_cast<int>(bytes);
+    switch (operation) {
+      case compare::Operation::broadcast:
+        return check(MPI_Ibcast(source(), count, MPI_BYTE, 0, MPI_COMM_WORLD, &request_), "MPI_Ibcast");
+      case compare::Operation::allgather:
+        return check(MPI_Iallgather(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD, &request_),
+                     "MPI_Iallgather");
+      case compare::Operation::alltoall:
+        return check(MPI_Ialltoall(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD, &request_),
+                     "MPI_Ialltoall");
+      default:
+        return check(MPI_Iallreduce(source(), result(), floats(bytes), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request_),
+                     "MPI_Iallreduce");
+    }
+  }
+  void wait() { check(MPI_Wait(&request_, MPI_STATUS_IGNORE), "MPI_Wait"); }
   void expose() { check(MPI_Win_sync(window_), "MPI_Win_sync"); }
   void close() {
     if (window_ != MPI_WIN_NULL) {
@@ -146,6 +163,7 @@ class Mpi {
   int rank_ = 0;
   int size_ = 1;
   MPI_Win window_ = MPI_WIN_NULL;
+  MPI_Request request_ = MPI_REQUEST_NULL;
   std::byte* target_ = nullptr;
   compare::Memory source_, result_, own_target_;
   std::vector<int> counts_, begins_;

@@ -1,8 +1,11 @@
-"""The backend hmc and gloo of the same torch, in interleaved rounds: calls.py [ROUNDS]. Run by hmcrun. Rank 0 prints a
-table: medians of the rounds, in microseconds per call, of the slowest rank."""
+"""The backend hmc, gloo, mpi (where torch has it) and a backend that does nothing (torch's "fake"), in interleaved rounds.
+
+calls.py [--rounds N] [--bytes N...] [NAME...], run by hmcrun. NAME: part of a row's name. Rank 0 prints a table: medians of
+the rounds, in microseconds per call, of the slowest rank. The ratio is gloo to hmc.
+"""
+import argparse
 import os
 import statistics
-import sys
 import time
 
 import torch
@@ -10,20 +13,45 @@ import torch.distributed as dist
 
 import hmc.torch  # noqa: F401: torch 1.13 doesn't find backends
 
-rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+parser = argparse.ArgumentParser(usage=__doc__)
+parser.add_argument("--rounds", type=int, default=5)
+parser.add_argument("--bytes", type=int, nargs="+", default=[8, 1 << 10, 64 << 10, 1 << 20, 16 << 20])
+parser.add_argument("names", nargs="*", default=[""])
+arguments = parser.parse_intermixed_args()
+seconds_per_round = 0.02
+
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-groups = {"hmc": dist.new_group(backend="hmc"), "gloo": dist.group.WORLD}
 rank, ranks = dist.get_rank(), dist.get_world_size()
-all_gather = getattr(dist, "all_gather_into_tensor", dist._all_gather_base)
-reduce_scatter = getattr(dist, "reduce_scatter_tensor", dist._reduce_scatter_base)
+all_gather_into = getattr(dist, "all_gather_into_tensor", dist._all_gather_base)
+reduce_scatter_tensor = getattr(dist, "reduce_scatter_tensor", dist._reduce_scatter_base)
 
 
-def calls(bytes_each, group):
-    tensor, whole = torch.zeros(bytes_each // 4), torch.zeros(bytes_each // 4 * ranks)
-    parts = list(torch.zeros(ranks, bytes_each // 4).unbind())
+def backends():
+    """Groups by the backend's name."""
+    groups = {"hmc": dist.new_group(backend="hmc"), "gloo": dist.group.WORLD}
+    if dist.is_mpi_available():
+        groups["mpi"] = dist.new_group(backend="mpi")
+    try:
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401
 
-    def ping():
+        groups["nothing"] = dist.new_group(backend="fake")
+    except ImportError:
+        pass  # torch 1.13
+    return groups
+
+
+def calls(size, group):
+    """The rows. `size`: bytes per rank, of a message, or of the whole tensor of an all_reduce or a broadcast."""
+    tensor, other = torch.zeros(max(size // 4, 1)), torch.zeros(max(size // 4, 1))
+    whole = torch.zeros(max(size // 4, 1) * ranks)
+    parts = list(whole.view(ranks, -1).unbind())
+    into = torch.zeros_like(whole)
+    share = torch.zeros(-(-size // 4 // ranks) * ranks)  # all_to_all of `size` bytes on each rank
+    exchanged = torch.zeros_like(share)
+
+    def messages():
+        """There and back; the time is of both."""
         if rank == 0:
             dist.send(tensor, 1, group=group)
             dist.recv(tensor, 1, group=group)
@@ -31,18 +59,36 @@ def calls(bytes_each, group):
             dist.recv(tensor, 0, group=group)
             dist.send(tensor, 0, group=group)
 
-    return {"all_reduce": lambda: dist.all_reduce(tensor, group=group),
-            "all_reduce (async)": lambda: dist.all_reduce(tensor, group=group, async_op=True).wait(),
+    def both_ways():
+        if rank < 2:
+            works = [dist.isend(tensor, 1 - rank, group=group), dist.irecv(other, 1 - rank, group=group)]
+            for each in works:
+                each.wait()
+
+    rows = {"all_reduce": lambda: dist.all_reduce(tensor, group=group),
+            "all_reduce async": lambda: dist.all_reduce(tensor, group=group, async_op=True).wait(),
+            "all_reduce future": lambda: dist.all_reduce(tensor, group=group, async_op=True).get_future().wait(),
             "broadcast": lambda: dist.broadcast(tensor, 0, group=group),
+            "reduce": lambda: dist.reduce(tensor, 0, group=group),
             "all_gather": lambda: dist.all_gather(parts, tensor, group=group),
-            "all_gather_into_tensor": lambda: all_gather(whole, tensor, group=group),
-            "reduce_scatter_tensor": lambda: reduce_scatter(tensor, whole, group=group),
-            "send, recv": ping}
+            "all_gather_into_tensor": lambda: all_gather_into(whole, tensor, group=group),
+            "reduce_scatter_tensor": lambda: reduce_scatter_tensor(tensor, into, group=group),
+            "all_to_all_single": lambda: dist.all_to_all_single(exchanged, share, group=group)}
+    if size == arguments.bytes[0]:
+        rows["barrier"] = lambda: dist.barrier(group=group)
+    if ranks > 1:
+        rows.update({"send and recv": messages, "isend with irecv": both_ways})
+    return rows
 
 
-def measure(call, seconds):
-    """Microseconds per call of the slowest rank; about `seconds` long."""
-    call()
+def measure(call):
+    """Microseconds per call of the slowest rank; None if the backend doesn't have the call."""
+    try:
+        call()
+    except RuntimeError as error:
+        if "support" not in str(error):
+            raise
+        return None
     count = 2
     while True:
         dist.barrier()
@@ -51,31 +97,31 @@ def measure(call, seconds):
             call()
         spent = torch.tensor([time.perf_counter() - start])
         dist.all_reduce(spent, dist.ReduceOp.MAX)
-        if spent.item() >= seconds or count >= 2000:
+        if spent.item() >= seconds_per_round or count >= 2000:
             return 1e6 * spent.item() / count
-        count = min(2000, max(count + 1, int(count * 1.2 * seconds / max(spent.item(), 1e-6))))
+        count = min(2000, max(count + 1, int(count * 1.2 * seconds_per_round / max(spent.item(), 1e-6))))
 
 
 def main():
+    groups = backends()
     if rank == 0:
-        print(f"torch {torch.__version__}, {ranks} ranks, {os.environ.get('HMC_NODES', 1)} node(s), {os.cpu_count()} cores\n"
-              f"{'call':24} {'bytes':>10} {'hmc us':>10} {'gloo us':>10} {'ratio':>7}", flush=True)
-    sizes = (8, 1 << 10, 64 << 10, 1 << 20, 16 << 20)
-    for name in calls(8, groups["hmc"]):
-        for size in sizes:
-            times = {"hmc": [], "gloo": []}
-            for _ in range(rounds):
-                for backend, group in groups.items():
-                    try:
-                        times[backend].append(measure(calls(size, group)[name], 0.02))
-                    except RuntimeError as error:
-                        if "support" not in str(error):
-                            raise
-            medians = {backend: statistics.median(all_times) if all_times else None for backend, all_times in times.items()}
+        print(f"torch {torch.__version__}, {ranks} ranks, {os.environ.get('HMC_NODES', 1)} node(s), {os.cpu_count()} cores; "
+              f"us per call\n{'call':24} {'bytes':>9}" + "".join(f" {name:>10}" for name in groups) + f" {'ratio':>7}", flush=True)
+    wanted = [name for name in calls(arguments.bytes[0], None) if any(each in name for each in arguments.names)]
+    for name in wanted:
+        for size in arguments.bytes:
+            rows = {backend: calls(size, group).get(name) for backend, group in groups.items()}
+            if rows["hmc"] is None:
+                continue
+            times = {backend: [] for backend in groups}
+            for _ in range(arguments.rounds):
+                for backend, call in rows.items():
+                    times[backend].append(measure(call))
+            medians = {backend: statistics.median(each) if None not in each else None for backend, each in times.items()}
             if rank == 0:
-                gloo = medians["gloo"]
-                print(f"{name:24} {size:10} {medians['hmc']:10.1f} " +
-                      (f"{gloo:10.1f} {gloo / medians['hmc']:7.1f}" if gloo else f"{'-':>10} {'-':>7}"), flush=True)
+                ratio = medians["gloo"] / medians["hmc"] if medians["gloo"] else None
+                print(f"{name:24} {size:9}" + "".join(f" {'-' if each is None else f'{each:.1f}':>10}" for each in medians.values()) +
+                      f" {'-' if ratio is None else f'{ratio:.1f}':>7}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -83,6 +83,7 @@ bool ControlConnection::receive_hello(const Frame& frame) {
 
 void ControlConnection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
   base::Bytes bytes = sealer_.seal(type, payload, static_cast<std::uint16_t>(fds.size()));
+  unsent_ += bytes.size();
   out_.push_back({std::move(bytes), 0, std::move(fds)});
 }
 
@@ -120,12 +121,15 @@ void ControlConnection::write() {
     }
     if (result.io == Io::failed) {
       out_.clear();
+      unsent_ = 0;
       // Data that the peer sent before the close may be unread. read() then detects the end.
       if (result.error != EPIPE && result.error != ECONNRESET) end(text_of(result.error));
       return;
     }
     first.fds.clear();
     first.sent += result.bytes;
+    unsent_ -= result.bytes;
+    sent_ += result.bytes;
     if (first.sent == first.bytes.size()) out_.pop_front();
   }
 }

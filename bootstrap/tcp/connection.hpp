@@ -42,6 +42,8 @@ class ControlConnection {
   std::optional<Frame> next(std::vector<base::UniqueFd>& fds);
 
   bool wants_write() const noexcept { return !out_.empty(); }
+  std::size_t unsent_bytes() const noexcept { return unsent_; }  ///< with an authenticated peer
+  std::uint64_t sent_bytes() const noexcept { return sent_; }    ///< since the construction
   /// True if the kernel currently accepts no descriptors. poll doesn't report when it does again, so the caller must
   /// retry soon.
   bool stalled() const noexcept { return stalled_; }
@@ -89,6 +91,8 @@ class ControlConnection {
   std::string fault_;
   std::vector<Waiting> waiting_;  // messages that wait for the key
   std::deque<Outgoing> out_;
+  std::size_t unsent_ = 0;  // bytes in out_
+  std::uint64_t sent_ = 0;
   std::deque<base::UniqueFd> fds_in_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <hmc/store.hpp>
+
 namespace hmc::bootstrap {
 
 namespace {
@@ -47,6 +49,9 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::share_offer:  // a node may have many ranks
     case MessageType::publish:
     case MessageType::reply: return longest_value_bytes + text;
+    case MessageType::store_call:
+    case MessageType::store_event: return store_longest_value + text;
+    case MessageType::store_answer: return store_largest_gather + text;
     case MessageType::contribution:
     case MessageType::result: return largest_round_bytes + table;
   }

@@ -54,6 +54,9 @@ enum class MessageType : std::uint16_t {
   state_query,
   state_reply,
   report,
+  store_call,  // shared_store_messages.hpp
+  store_answer,
+  store_event,
 };
 
 inline constexpr std::size_t rank_facts_bytes = 68;

@@ -31,6 +31,7 @@ StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& 
       homes_(static_cast<std::size_t>(job_size)),
       rounds_(job_size),
       agreements_(job_size),
+      shared_(loop_),
       loop_(secret, *this) {
   base::UniqueFd listener = listen_tcp(bind);
   address_ = address_of(listener.get());
@@ -61,7 +62,8 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
 }
 
 void StoreServer::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
-  if (!dispatch(from, frame)) loop_.drop(from);
+  if (SharedStore::serves(frame.type) && !from.registered) return shared_.on_frame(from, frame);
+  if (shared_.has(from) || !dispatch(from, frame)) loop_.drop(from);
 }
 
 bool StoreServer::handle(ControlPeer& from, const NodeHello& message) {
@@ -273,7 +275,7 @@ bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {
 }
 
 void StoreServer::on_end(ControlPeer& peer) {
-  if (!peer.registered) return;
+  if (!peer.registered) return shared_.on_end(peer);
   std::vector<int> lost;
   for (int rank = 0; rank < size_; ++rank) {
     if (home(rank) != &peer) continue;

@@ -9,12 +9,14 @@
 
 #include "bootstrap/tcp/peer_loop.hpp"
 #include "bootstrap/tcp/service_thread.hpp"
+#include "bootstrap/tcp/shared_store.hpp"
 #include "bootstrap/tcp/store_state.hpp"
 
 namespace hmc::bootstrap {
 
-/// One connection per node (its NodeAgent). Owns a thread that sleeps in poll. Unknown connections (no valid first
-/// message within 2 s, or a wrong MAC) are dropped and counted. Only its thread may access members other than `over_`.
+/// One connection per node (its NodeAgent), and one per client of the shared store (<hmc/store.hpp>). Owns a thread
+/// that sleeps in poll. Unknown connections (no valid first message within 2 s, or a wrong MAC) are dropped and
+/// counted. Only its thread may access members other than `over_`.
 class StoreServer final : private PeerLoop::Handler {
  public:
   struct Events {  // called on the server's thread; must not block
@@ -106,6 +108,7 @@ class StoreServer final : private PeerLoop::Handler {
   base::Deadline next_report_ = base::Deadline::after({});
   Completion over_;
   Completion all_gone_;
+  SharedStore shared_;
   PeerLoop loop_;  // last: its thread uses the other members
 };
 

@@ -70,8 +70,9 @@ void TeamFailure::publish() noexcept {
   std::atomic_ref(mine.valid).store(1, std::memory_order_release);
   // Pairs with the fence in DirectTeam::read: a peer that reads a reused buffer also sees this report.
   base::full_fence();
-  if (fabric_.waiter.sleeps() && fabric_.waiter.someone_sleeps())
-    for (const int rank : unread_) fabric_.waiter.ring_now(window_.peers()[static_cast<std::size_t>(rank)].local_index);
+  if (fabric_.waiter.someone_sleeps())
+    for (const int rank : unread_)
+      fabric_.waiter.ring_sleeper(window_.peers()[static_cast<std::size_t>(rank)].local_index);
   const Alarm alarm = received_alarm() ? alarm_ : Alarm{rank_, report_.call};
   for (int k = 0; k < Relay::partners(size_); ++k) {
     const int peer = Relay::partner(rank_, size_, k);

@@ -30,7 +30,7 @@ class Arena {
   /// `bulk`: bytes for the node engine; `prepare` writes this rank's part before any peer reads it. `further`: bytes
   /// that another user of the window needs.
   Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare, std::size_t further)
-      : room_(area_limits(team.size(), team.all_direct())),
+      : room_(area_limits(team.size())),
         failures_(ledger_offset, board_offset + board_bytes, team.size(), team.all_direct()),
         first_area_(base::round_up(failures_.end(), base::page_size())),
         area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes),

@@ -97,6 +97,7 @@ Status DirectTeam::begin(Signature signature, std::uint64_t bytes) noexcept {
   bytes_ = bytes;
   history_word_ = history_->add_alone(signature);
   ++sequence_;
+  if (sequence_ % 16 == 0) fabric_.waiter.publish_cpu();
   return {};
 }
 
@@ -126,10 +127,10 @@ void DirectTeam::arrive(const void* payload, std::size_t bytes) noexcept {
 }
 
 void DirectTeam::ring_all() noexcept {
-  if (!fabric_.waiter.sleeps() || !fabric_.waiter.someone_sleeps()) return;
+  if (!fabric_.waiter.someone_sleeps()) return;
   for (int i = 1; i < size_; ++i) {
     const int peer = (rank_ + i) % size_;
-    fabric_.waiter.ring_now(seats_[static_cast<std::size_t>(peer)].local_index);
+    fabric_.waiter.ring_sleeper(seats_[static_cast<std::size_t>(peer)].local_index);
   }
 }
 
@@ -224,7 +225,7 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
 Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
                                    PrivateBufferMethod way) noexcept {
   bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
-  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // both ranks count the same calls
+  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // all ranks count the same calls
     std::atomic<std::uint64_t>& decided = board(0).probe.decided;
     if (rank_ != 0) trials_.follow(decided.load(std::memory_order_relaxed));
     const MethodTrials::Trial next = trials_.next(block);

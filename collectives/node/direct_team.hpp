@@ -38,7 +38,7 @@ struct alignas(line_bytes) PhaseLine {
   std::atomic<std::uint64_t> tag{0};
 };
 
-/// The probe of a rank's memory, the result of its probes, and rank 0's decisions for its peer. `memory` and
+/// The probe of a rank's memory, the result of its probes, and rank 0's decisions for all. `memory` and
 /// `reads_next` are plain fields:
 /// - The owner writes `memory` before the ranks agree that the team's window is open. Peers read it afterwards.
 /// - The owner writes `reads_next` before its first arrival. Peers read it after they have seen that arrival.

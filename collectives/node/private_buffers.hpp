@@ -24,7 +24,7 @@ enum class PrivateBufferMethod { stage, read, try_both };
 /// Measured on two cores, time of reading divided by time of staging:
 /// - scatter: 2 ranks, 64 KiB, 1 MiB and 4 MiB: 1.0, 0.75, 0.63; 4 ranks: 0.50, 0.34, 0.34; 8 ranks, 64 KiB and 1 MiB:
 ///   0.51, 0.17;
-/// - alltoall, 4 and 8 ranks: 64 KiB: 1.0 to 1.1; 128 KiB to 1 MiB: 0.80 to 0.95;
+/// - alltoall, 4 and 8 ranks: 64 KiB: 1.0 to 1.7;
 /// - several ranks read the same bytes (allgather, broadcast): 1.05 to 1.3; one rank reads all (gather): 1.2 to 1.7.
 constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collective, int size,
                                                     std::size_t block) noexcept {
@@ -34,8 +34,9 @@ constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collect
     case schedule::Collective::scatter:
       return size > 2 || block > 64 * kib ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
     case schedule::Collective::alltoall:
-      if (size > 2) return block >= 128 * kib ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
-      return PrivateBufferMethod::try_both;  // 0.55 to 2, depending on the two cores
+      if (size > 2 && block < 128 * kib) return PrivateBufferMethod::stage;
+      // Depends on the cores. 2 ranks: 0.55 to 2; 4 ranks, 128 KiB to 512 KiB: 0.8 to 1.4.
+      return PrivateBufferMethod::try_both;
     case schedule::Collective::allgather: return size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage;
     default: return PrivateBufferMethod::stage;
   }
@@ -52,8 +53,8 @@ constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collect
 /// The other method is selected if the median time of its calls is more than 10 % lower. If the machine is stable, six
 /// calls in some thousands use the slower method. Noise doesn't change the selection.
 ///
-/// Rank 0 of the pair decides for both. If one rank read and the other staged, both would wait for the slower method.
-/// The other rank runs its trials at the same call numbers and follows the decision. One thread.
+/// Rank 0 decides for all. If one rank read and another staged, both would wait for the slower method. The other ranks
+/// run their trials at the same call numbers and follow the decision. One thread.
 class MethodTrials {
  public:
   struct Trial {

@@ -276,10 +276,10 @@ class Pull {
   }
   Placement show_private(std::size_t bytes) noexcept {
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
-    // In alltoallv only this rank knows its block lengths, and two ranks must run the same trial. They use the largest
+    // In alltoallv only this rank knows its block lengths, and all ranks must run the same trial. They use the largest
     // block of the previous alltoallv. In allgatherv all ranks know the largest block.
-    const bool tries = size_ == 2 && parts_.irregular() && roles_.collective == Collective::alltoall;
-    const std::size_t agreed = tries ? team_.largest_given : block;
+    const bool differs = parts_.irregular() && roles_.collective == Collective::alltoall;
+    const std::size_t agreed = differs ? team_.largest_given : block;
     return team_.show_private(in_, bytes, agreed,
                               private_buffer_method(roles_.collective, size_, std::min(block, agreed)));
   }

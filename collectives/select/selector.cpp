@@ -22,12 +22,11 @@ constexpr std::uint64_t kib = 1024;
 
 }  // namespace
 
-/// Scratch: about 4 MiB in all areas for a small team, less per rank for a large one. On one node areas are smaller:
-/// pieces should fit into a core's cache. Slots: enough for algorithms with segments and for those with a message per
-/// rank.
-AreaLimits area_limits(int size, bool one_node) noexcept {
+/// Scratch: about 4 MiB in all areas for a small team, less per rank for a large one. Slots: enough for algorithms with
+/// segments and for those with a message per rank.
+AreaLimits area_limits(int size) noexcept {
   const auto ranks = static_cast<std::uint64_t>(size);
-  return {std::clamp<std::uint64_t>(8192 * kib / ranks / kib * kib, 64 * kib, (one_node ? 64 : 512) * kib),
+  return {std::clamp<std::uint64_t>(8192 * kib / ranks / kib * kib, 64 * kib, 512 * kib),
           (1024 + 4 * static_cast<std::uint32_t>(size) + 7) / 8 * 8};
 }
 

@@ -20,7 +20,7 @@ struct AreaLimits {
 };
 
 /// The limits of each area, equal on every rank of a team.
-AreaLimits area_limits(int size, bool one_node) noexcept;
+AreaLimits area_limits(int size) noexcept;
 
 /// True if the call fits on all ranks, for any root, in place or not. `count` is the size of the vector, or of the
 /// largest block.

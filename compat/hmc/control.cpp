@@ -28,23 +28,6 @@ constexpr auto answer_timeout = std::chrono::seconds(10);
 constexpr auto connect_timeout = std::chrono::seconds(10);
 constexpr std::uint8_t control_version = 2;
 
-/// The IP of one end of a connection, without the mapping of IPv4 into IPv6; empty for other families.
-std::string ip_of(const sockaddr_storage& end) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (end.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(end).sin_addr, text.data(), text.size());
-  if (end.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(end).sin6_addr, text.data(), text.size());
-  const std::string ip = text.data();
-  return ip.starts_with("::ffff:") && ip.find('.') != std::string::npos ? ip.substr(7) : ip;
-}
-
-std::string own_ip(int socket) {
-  sockaddr_storage mine{};
-  socklen_t length = sizeof mine;
-  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &length) == 0 ? ip_of(mine) : "";
-}
-
 std::string with_port(const std::string& ip, std::uint16_t port) {
   return ip.find(':') == std::string::npos ? fmt::format("{}:{}", ip, port) : fmt::format("[{}]:{}", ip, port);
 }
@@ -156,40 +139,12 @@ const Instance& own_instance() {
   return instance;
 }
 
-Access Access::of(const base::Env& env) {
-  Access access;
-  access.has_secret = !env.secret.empty();
-  // Without a secret the key is public; admits() then restricts the peers to this machine.
-  if (access.has_secret) access.key = bootstrap::Secret::from_hex(env.secret);
-  access.key = access.key.derive({base::as_bytes("hmc control")});
-  return access;
-}
-
-bool Access::admits(int socket) const noexcept {
-  sockaddr_storage mine{}, theirs{};
-  socklen_t mine_length = sizeof mine, their_length = sizeof theirs;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&mine), &mine_length) != 0 ||
-      ::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &their_length) != 0)
-    return false;
-  if (mine.ss_family == AF_UNIX) return bootstrap::peer_of(socket).uid == ::geteuid();
-  if (has_secret) return true;
-  const std::string from = ip_of(theirs);
-  // The kernel doesn't accept packets from outside that have an address of this machine as their source.
-  return from.starts_with("127.") || from == "::1" || (!from.empty() && from == ip_of(mine));
-}
-
-std::string Access::refusal_of(int socket) const {
-  if (admits(socket)) return {};
-  return fmt::format("it is from another machine or user{}",
-                     has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
-}
-
 // ---- ControlPlane
 
 ControlPlane::ControlPlane()
     : env_(base::Env::from_process()),
       log_(env_.log),
-      access_(Access::of(env_)),
+      access_(Access::of(env_, "hmc control")),
       transport_(transport_of(base::Env::library("CTRL_TRANSPORT"))) {}
 ControlPlane::~ControlPlane() { stop(); }
 
@@ -291,7 +246,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
     throw Error(access_.has_secret ? Code::refused : Code::invalid_config, "control",
                 fmt::format("{} is on another machine or belongs to another user", name),
                 "set the same HMC_SECRET on both sides");
-  const std::string stated = mine.empty() ? "@" + own_ip(socket.get()) : mine;
+  const std::string stated = mine.empty() ? "@" + bootstrap::own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
   connection.send_encoded(type_of(ControlType::introduction),
                           encode(Introduction{own_instance(), closes_of(name), stated}));

@@ -13,6 +13,7 @@
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/access.hpp"
 #include "bootstrap/tcp/peer_loop.hpp"
 #include "compat/hmc/control_link.hpp"
 #include "compat/hmc/socket_file.hpp"
@@ -31,16 +32,7 @@ inline constexpr std::chrono::seconds default_timeout{300};
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
 std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
 
-/// The key of connections, and the rule that decides which peers are accepted.
-struct Access {
-  bootstrap::Secret key;
-  bool has_secret = false;  ///< HMC_SECRET is set; else only processes of this machine may connect
-  static Access of(const base::Env& env);
-  /// Checks a connected socket. A Unix socket's other end must be a process of this user.
-  bool admits(int socket) const noexcept;
-  /// The reason why admits() is false; else empty.
-  std::string refusal_of(int socket) const;
-};
+using bootstrap::Access;
 
 /// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
 enum class CtrlTransport { automatic, tcp, uds };

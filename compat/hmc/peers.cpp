@@ -1,9 +1,7 @@
 #include "compat/hmc/peers.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,22 +33,6 @@ std::string address_text(const PeerName& name) {
 }
 
 bool is_wildcard(const std::string& ip) { return ip.empty() || ip == "0.0.0.0" || ip == "::"; }
-
-/// The address of this end of a TCP connection.
-std::string address_of_end(int socket) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  auto* const raw = reinterpret_cast<sockaddr*>(&address);
-  if (::getsockname(socket, raw, &length) != 0) return {};
-  char text[INET6_ADDRSTRLEN] = "";
-  if (address.ss_family == AF_INET)
-    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in&>(address).sin_addr, text, sizeof text);
-  if (address.ss_family == AF_INET6)
-    ::inet_ntop(AF_INET6, &reinterpret_cast<sockaddr_in6&>(address).sin6_addr, text, sizeof text);
-  constexpr std::string_view mapped = "::ffff:";  // an IPv4 address at a socket for both
-  const std::string_view whole = text;
-  return std::string(whole.starts_with(mapped) ? whole.substr(mapped.size()) : whole);
-}
 
 bool is_unix(int socket) {
   sockaddr_storage address{};
@@ -100,7 +82,7 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
       log_(log),
       shares_memory_((env.transport.empty() || env.transport == "shm") &&
                      (relay_ != nullptr || buffer_->allocation()->segment != nullptr)),
-      access_(Access::of(env)),
+      access_(Access::of(env, "hmc control")),
       uid_(random_array<Uid>()),
       endpoint_(
           buffer_->allocation(), relay_,
@@ -224,7 +206,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
       request.self_id = ids->self;
       request.peer_id = ids->peer;
     }
-    request.ip = is_wildcard(server_.ip) ? address_of_end(connection.fd()) : server_.ip;
+    request.ip = is_wildcard(server_.ip) ? bootstrap::own_ip(connection.fd()) : server_.ip;
     request.port = server_.port;
   }
   connection.send(request);

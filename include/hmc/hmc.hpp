@@ -14,10 +14,12 @@
 #include <hmc/key_value_store.hpp>
 #include <hmc/message.hpp>
 #include <hmc/plan.hpp>
+#include <hmc/pool.hpp>
 #include <hmc/reduction.hpp>
 #include <hmc/registration.hpp>
 #include <hmc/request.hpp>
 #include <hmc/runtime.hpp>
+#include <hmc/store.hpp>
 #include <hmc/team.hpp>
 #include <hmc/types.hpp>
 #include <hmc/version.hpp>

@@ -110,7 +110,7 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   const std::string rows = env.coll_file.empty() ? "" : content_of(env.coll_file);
   const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), model.parameters);
   const bool one_node = shape.nodes() == 1;
-  const collectives::AreaLimits room = collectives::area_limits(shape.size, one_node);
+  const collectives::AreaLimits room = collectives::area_limits(shape.size);
 
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);
   Json facts = json_of(question, shape, call, bytes);

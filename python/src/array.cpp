@@ -270,8 +270,8 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
   }
   if (std::optional<Lent> lent = lent_by(object)) {
     from_hmc(operation, name, *std::move(lent));
-  } else if (PyObject_CheckBuffer(o)) {
-    from_buffer(operation, name, access);
+  } else if (PyObject_CheckBuffer(o) && from_buffer(operation, name, access)) {
+    return;
   } else if (PyCapsule_CheckExact(o)) {
     from_dlpack(operation, name, object, access);
   } else if (nb::hasattr(object, "__dlpack__")) {
@@ -306,14 +306,16 @@ Array::Array(const char* operation, const char* name, nb::handle object, Access 
   }
 }
 
-void Array::from_buffer(const char* operation, const char* name, Access access) {
+bool Array::from_buffer(const char* operation, const char* name, Access access) {
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(object_.ptr(), view.get(), PyBUF_RECORDS_RO) != 0) {
+    const nb::python_error refusal;                                      // the current error, which it clears
+    if (nb::hasattr(object_, "__cuda_array_interface__")) return false;  // cupy's arrays are in device memory
     // numpy has no buffers of some types, such as datetime64 and those of ml_dtypes.
-    if (!nb::hasattr(object_, "__array_interface__")) throw nb::python_error();
-    PyErr_Clear();
+    if (!nb::hasattr(object_, "__array_interface__")) throw nb::python_error(refusal);
     holder_ = object_.attr("__array_interface__");
-    return from_interface(operation, name, holder_, access);
+    from_interface(operation, name, holder_, access);
+    return true;
   }
   view_.reset(view.release());
   if (PyBuffer_IsContiguous(view_.get(), 'C') == 0)
@@ -323,6 +325,7 @@ void Array::from_buffer(const char* operation, const char* name, Access access) 
   bytes_ = static_cast<std::size_t>(view_->len);
   itemsize_ = static_cast<std::size_t>(view_->itemsize);
   type_ = type_of_format(view_->format != nullptr ? view_->format : "B", itemsize_);
+  return true;
 }
 
 /// Kernels that the program has queued on the default stream may use a Buffer's memory, for example cupy's.

@@ -51,7 +51,8 @@ class Array {
 
  private:
   void from_hmc(const char* operation, const char* name, Lent lent);
-  void from_buffer(const char* operation, const char* name, Access access);
+  /// False if the object is in device memory, and so refuses a buffer.
+  bool from_buffer(const char* operation, const char* name, Access access);
   void from_dlpack(const char* operation, const char* name, nb::handle capsule, Access access);
   void from_interface(const char* operation, const char* name, nb::handle interface, Access access);
   void release() noexcept;

@@ -47,7 +47,7 @@ constexpr auto table = std::to_array<EnvVar>({
      "read: peers always read them; staged: peers never read them"},
     {"HMC_CACHE", "a folder, off", "$XDG_CACHE_HOME/hmc", "the directory of this machine's measurements"},
     {"HMC_DETERMINISTIC", "0, 1", "0", "1: results of reductions depend bitwise only on the team size and the values"},
-    {"HMC_WAIT", "spin, sleep", "sleep if ranks outnumber cores", "how a rank waits"},
+    {"HMC_WAIT", "spin, sleep", "as the use of the cores requires", "how a rank waits"},
     {"HMC_PROGRESS", "auto, caller", "auto",
      "progress of non-blocking collectives. auto: also by a thread; caller: only in the caller's calls"},
     {"HMC_DEVICE_SHARING", "process, vmm, fabric, ipc, staged", "the first that works",

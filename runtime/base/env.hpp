@@ -88,7 +88,7 @@ class Env {
                                ///< empty: auto; see transport::PeerReads
   std::string cache;           ///< the directory of this machine's measurements; empty: none
   bool deterministic = false;  ///< the result of a reduction depends bitwise only on team size and contributions
-  std::string wait;            ///< "spin", "sleep"; empty: sleep if ranks outnumber cores
+  std::string wait;            ///< "spin", "sleep"; empty: as the use of the cores requires
   std::string progress;        ///< "caller": no progress thread for started collectives; "auto" or empty: one thread
 };
 

@@ -21,7 +21,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 8;
+constexpr std::uint32_t layout_version = 9;
 
 /// The number of ranks that can abort at the same time with a text. Further aborts have no text.
 constexpr std::uint32_t abort_texts = 16;
@@ -52,8 +52,9 @@ struct alignas(64) NodePage::Header {
   struct AbortText {  // the error message
     char bytes[512];
   } texts[abort_texts];
-  alignas(64) std::atomic<std::uint32_t> sleepers;
-  std::atomic<std::int64_t> reported_ns;  // the last report of a long wait
+  alignas(64) std::atomic<std::uint32_t> sleepers;  // every ring loads it, so the line has no frequent writer
+  std::atomic<std::uint32_t> fenceless;
+  alignas(64) std::atomic<std::int64_t> reported_ns;  // the last report of a long wait
   alignas(64) std::uint64_t area_end;
   std::atomic<std::uint64_t> area_next;
 };
@@ -98,8 +99,9 @@ NodePage::Header& NodePage::header() const noexcept {
 }
 
 std::size_t NodePage::bytes_for(int capacity) noexcept {
-  const std::size_t lines = static_cast<std::size_t>(capacity) * (sizeof(ActivityLine) + sizeof(Doorbell));
-  return round_up(sizeof(Header) + lines + area_entries * sizeof(AreaEntry), page_size());
+  const std::size_t per_rank = sizeof(ActivityLine) + sizeof(Doorbell) + sizeof(std::atomic<std::uint16_t>);
+  return round_up(sizeof(Header) + static_cast<std::size_t>(capacity) * per_rank + area_entries * sizeof(AreaEntry),
+                  page_size());
 }
 
 NodePage NodePage::create(int capacity) {
@@ -119,6 +121,7 @@ NodePage NodePage::create(int capacity) {
   for (int i = 0; i < capacity; ++i) {
     new (&page.activity(i)) ActivityLine;
     new (&page.doorbell(i)) Doorbell;
+    new (page.cpus() + i) std::atomic<std::uint16_t>{0};
   }
   return page;
 }
@@ -168,6 +171,10 @@ NodePage::AreaEntry& NodePage::area_entry(std::uint32_t index) const noexcept {
 }
 std::atomic<std::uint64_t>& NodePage::area_next() const noexcept { return header().area_next; }
 std::uint64_t NodePage::area_end() const noexcept { return header().area_end; }
+std::atomic<std::uint32_t>& NodePage::fenceless() const noexcept { return header().fenceless; }
+std::atomic<std::uint16_t>* NodePage::cpus() const noexcept {
+  return reinterpret_cast<std::atomic<std::uint16_t>*>(&area_entry(area_entries));
+}
 
 bool NodePage::claim_report(std::int64_t now_ns, std::int64_t interval_ns) const noexcept {
   // Relaxed: it only selects one rank; it publishes no data.
@@ -196,8 +203,8 @@ void NodePage::raise_abort(Code code, int peer, std::string_view text) const noe
     return;
   for (int i = 0; i < h.capacity; ++i) {
     Doorbell& door = doorbell(i);
-    door.bell.fetch_add(1);
-    ::syscall(SYS_futex, &door.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    door.state.store(Doorbell::awake);
+    ::syscall(SYS_futex, &door.state, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     door.nudges.fetch_add(1);
     ::syscall(SYS_futex, &door.nudges, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }

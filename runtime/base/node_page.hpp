@@ -62,10 +62,12 @@ struct alignas(64) ActivityLine {
   std::atomic<std::uint64_t> calls{0};
 };
 
-/// The futex word of a rank that sleeps because ranks outnumber cores. A second cache line holds the words of the
-/// rank's background thread. base/wait.hpp and progress/nudge.hpp describe the protocols.
+/// The futex word of a rank that sleeps. A second cache line holds the words of the rank's background thread.
+/// base/wait.hpp and progress/nudge.hpp describe the protocols.
 struct alignas(64) Doorbell {
-  std::atomic<std::uint32_t> bell{0};  ///< the rank's futex word; each ring adds 1
+  static constexpr std::uint32_t awake = 0;
+  static constexpr std::uint32_t asleep = 1;  ///< or about to sleep
+  std::atomic<std::uint32_t> state{awake};    ///< the rank's futex word
 
   static constexpr std::uint32_t quiet = 0;   ///< nothing is in flight, or the rank polls itself
   static constexpr std::uint32_t asked = 1;   ///< a rank that makes data visible must wake the background thread
@@ -106,6 +108,11 @@ class NodePage {
   std::uint64_t area_end() const noexcept;
   /// The number of ranks of the node that sleep or are about to.
   std::atomic<std::uint32_t>& sleepers() const noexcept { return *sleepers_; }
+  /// The number of ranks of the node that ring without a fence: see Waiter.
+  std::atomic<std::uint32_t>& fenceless() const noexcept;
+  /// By local index: the CPU on which the rank last waited, plus 1; 0: none. Only that rank writes its entry. Relaxed:
+  /// hints.
+  std::atomic<std::uint16_t>* cpus() const noexcept;
 
   /// True for one of the ranks of the node that report a long wait at about the same time.
   bool claim_report(std::int64_t now_ns, std::int64_t interval_ns) const noexcept;

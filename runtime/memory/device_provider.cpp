@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <iterator>
 #include <new>
 #include <thread>
 #include <utility>
@@ -320,11 +321,17 @@ HostBlock DeviceProvider::take_block(int device, std::size_t bytes) const {
 void DeviceProvider::give_back(HostBlock block) const noexcept {
   if (block.data == nullptr) return;
   try {
+    std::vector<HostBlock> replaced;  // freed without the lock
     const std::scoped_lock lock(staging_mutex_);
     // A block that couldn't be pinned is freed, so that the next take_block() tries again to pin.
     if (block.pinned == nullptr && why_not(Backing::pinned).empty()) return;
-    if (kept_bytes_ + block.bytes > kept_bytes_max) return;
     const std::size_t bytes = block.bytes;
+    if (bytes > kept_bytes_max) return;
+    replaced.reserve(idle_blocks_.size());
+    auto kept = idle_blocks_.begin();  // the ones before have been idle for longest
+    for (; kept_bytes_ + bytes > kept_bytes_max; ++kept) kept_bytes_ -= kept->bytes;
+    std::move(idle_blocks_.begin(), kept, std::back_inserter(replaced));
+    idle_blocks_.erase(idle_blocks_.begin(), kept);
     idle_blocks_.push_back(std::move(block));
     kept_bytes_ += bytes;
   } catch (const std::bad_alloc&) {

@@ -30,7 +30,7 @@ constexpr int votes_for_prompt = 4;
 /// operations.
 constexpr std::int64_t away_ns = 1'000'000;
 constexpr std::int64_t first_nap_ns = 1'000'000;
-constexpr std::int64_t longest_prompt_nap_ns = 8'000'000;
+constexpr std::int64_t longest_prompt_nap_ns = 2'000'000;
 constexpr std::int64_t longest_nap_ns = 50'000'000;
 constexpr std::int64_t short_nap_ns = 20'000;
 /// Maximum time between queries of a stream. If ranks outnumber cores, each query takes CPU time from another thread.
@@ -74,8 +74,7 @@ void Background::take_over(Entry call) noexcept {
     if (base::now_ns() - left_at > prompt_ns) {
       prompt_votes_ = 0;
       prompt_.store(false, std::memory_order_relaxed);
-    } else if (call == Entry::asks && has_just_started_ && !prompt_.load(std::memory_order_relaxed) &&
-               ++prompt_votes_ >= votes_for_prompt) {
+    } else if (call == Entry::asks && has_just_started_ && !is_prompt() && ++prompt_votes_ >= votes_for_prompt) {
       prompt_votes_ = 0;
       prompt_.store(true, std::memory_order_relaxed);
       wake_background(*door_);  // its current sleep may be longer than the maximum of this mode
@@ -100,7 +99,7 @@ void Background::settle() noexcept {
   if (!begin()) return;
   if (std::exchange(parked_, false)) wake_background(*door_);
   const bool at_once = something_waits_for_a_stream();  // a stream doesn't nudge
-  if (at_once || !prompt_.load(std::memory_order_relaxed)) {
+  if (at_once || !is_prompt()) {
     ask();
     step_all(Started::By::owner);
     if (!something_goes_on()) return quiet();
@@ -201,7 +200,7 @@ void Background::run() noexcept {
         nap = first_nap_ns;
         break;
       case Found::nothing:
-        nap = std::min(nap, prompt_.load(std::memory_order_relaxed) ? longest_prompt_nap_ns : longest_nap_ns);
+        nap = std::min(nap, is_prompt() ? longest_prompt_nap_ns : longest_nap_ns);
         sleep(nudges, nap);
         nap *= 2;
         break;

@@ -35,7 +35,7 @@ class Started {
 /// - a rank of this node that has stored bytes for an operation of this rank;
 /// - a thread of this process that has progressed a wire and received a message for such an operation.
 ///
-/// The thread also polls, at intervals from 1 ms to 50 ms (8 ms in prompt mode), for events without a nudge: an owner
+/// The thread also polls, at intervals from 1 ms to 50 ms (2 ms in prompt mode), for events without a nudge: an owner
 /// that stops calling in prompt mode, and queries at a deadline. With nothing in flight it stops polling. While an
 /// operation waits for a device's stream it polls far more often.
 ///
@@ -44,11 +44,15 @@ class Started {
 /// lock, holds it for one round of steps, and does no step while the owner waits.
 ///
 /// A caller that starts an operation and waits for it at once must not pay for the thread, so there are two modes.
-/// - Normal, the initial mode: the owner requests nudges whenever it leaves an operation in flight.
+/// - Normal, the initial mode if a core is free: the owner requests nudges whenever it leaves an operation in flight.
 /// - Prompt, while calls follow each other at once: the owner requests no nudges, and the thread only polls whether the
 ///   owner still makes calls.
 /// Several consecutive starts, each followed at once by a wait, select prompt mode. An operation in flight while the
 /// owner computes ends prompt mode.
+///
+/// If no core is free, prompt mode is the only one: a nudged thread would interrupt the owner's computation at each
+/// step, and the steps take the same time in the owner's next wait. The thread executes steps if the owner makes no
+/// call for a millisecond. It then requests nudges, until the next call.
 ///
 /// Threads: the owner (one thread at a time), unless stated otherwise.
 class Background {
@@ -60,8 +64,12 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  /// HMC_PROGRESS. If false, this class adds no cost to any call.
-  void allow(bool allowed) noexcept { allowed_ = allowed; }
+  /// `allowed`: HMC_PROGRESS. If false, this class adds no cost to any call. `has_free_core`: the thread can run while
+  /// the owner computes.
+  void allow(bool allowed, bool has_free_core) noexcept {
+    allowed_ = allowed;
+    has_free_core_ = has_free_core;
+  }
   bool allowed() const noexcept { return allowed_; }
   bool is_running() const noexcept { return thread_.joinable(); }
   /// False if the thread isn't allowed or can't be created.
@@ -92,6 +100,7 @@ class Background {
   void take_over(Entry call) noexcept;
   /// Called at the end of the owner's call, which holds the lock.
   void settle() noexcept;
+  bool is_prompt() const noexcept { return !has_free_core_ || prompt_.load(std::memory_order_relaxed); }
   bool something_goes_on() const noexcept;
   bool something_waits_for_a_stream() const noexcept;
   int step_all(Started::By who) noexcept;
@@ -108,6 +117,7 @@ class Background {
   const base::Log& log_;
   base::Doorbell* door_ = nullptr;
   bool allowed_ = false;
+  bool has_free_core_ = true;
   std::mutex lock_;
   std::vector<Started*> started_;  // modified only by the owner, under the lock
   bool parked_ = false;            // the thread sleeps without a timeout; under the lock

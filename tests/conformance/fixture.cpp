@@ -23,7 +23,8 @@ Fixture::Fixture(spmd::TestRank& rank) : me(rank), log_(rank.env.log, rank.rank)
   const auto& facts = me.bootstrap->facts();
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   waiter_ = base::Waiter(me.bootstrap->node_page(), facts[static_cast<std::size_t>(me.rank)].local_index,
-                         me.size > cores || me.options.setting("wait") == "sleep");
+                         me.options.setting("wait") == "sleep" ? base::WaitMode::sleep : base::WaitMode::adapt,
+                         me.size > cores);
   wire_ = make(me.options.setting("wire", "sim"));
   wire_->set_peer_addresses(allgather(wire_->address()));
   for (int peer = 0; peer < me.size; ++peer)

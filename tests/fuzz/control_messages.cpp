@@ -1,5 +1,6 @@
 // Untrusted input of the control plane: bytes into the frame decoder, and payloads into the decoder of every message.
 #include "bootstrap/tcp/protocol.hpp"
+#include "bootstrap/tcp/shared_store_messages.hpp"
 
 #include "tests/fuzz/fuzz.hpp"
 
@@ -75,6 +76,9 @@ template <typename Each> void for_each_message(const Each& each) {
   each(static_cast<Command*>(nullptr));
   each(static_cast<StateQuery*>(nullptr));
   each(static_cast<StateReply*>(nullptr));
+  each(static_cast<StoreCall*>(nullptr));
+  each(static_cast<StoreAnswer*>(nullptr));
+  each(static_cast<StoreEvent*>(nullptr));
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ ALLOWED = {
     "runtime/device": [PUBLIC, *CORE, "runtime/transport", "runtime/rma"],
     "runtime/p2p": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/device",
                     "runtime/transport/shm/peer_reads.hpp"],
+    "runtime/pool": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/transport/shm/peer_reads.hpp"],
     "collectives": [PUBLIC, "runtime/base", "runtime/progress", "runtime/rma", "runtime/device", *SCHEDULE, "collectives/select",
                     "collectives/mismatch", "collectives/args/signature.hpp",
                     "runtime/transport/shm/peer_reads.hpp"],  # no other part of transport
@@ -58,6 +59,7 @@ ALLOWED = {
     "include/hmc.h": [PUBLIC],  # the older API
     "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "bootstrap/tcp", "job/wires.hpp"],
     "compat/hamr": [PUBLIC],  # headers that are installed
+    "compat/memfabric": [PUBLIC],  # a library of its own
     "job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
     "job/wires.hpp": ANY,  # called by hmcinfo
     "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window

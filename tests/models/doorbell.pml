@@ -1,28 +1,35 @@
-// The last step of a wait: if ranks outnumber cores, a waiting rank sleeps on its doorbell, and a rank that makes data
-// visible rings it.
+// The last step of a wait: the waiting rank sleeps, and a rank that makes data visible wakes it.
 //
-// Models runtime/base/wait.cpp (sleep_on_bell, ring_now), runtime/base/wait.hpp (someone_sleeps) and
+// Models runtime/base/wait.cpp (sleep_until_rung, wake), runtime/base/wait.hpp (someone_sleeps, ring_sleeper) and
 // collectives/node/direct_team.cpp (ring_all after arrive): a barrier in which all waits sleep. `sleepers` is
 // incremented by a read-modify-write whose store may become visible late, as on arm64; the fence orders it. The futex
-// call compares and sleeps in one step, and a wake-up before it has no effect.
+// call is a fence, and compares and sleeps in one step. A wake-up before it has no effect.
+//
+// The first FENCELESS ranks ring without a fence. membarrier waits until each rank has executed a fence, one rank after
+// the other.
 //
 // Property: without the time limit of a sleep (1 ms) no rank sleeps forever (Spin reports an invalid end state).
 // Not modelled: yields and spinning, which only poll; writers that don't ring, for which the time limit exists.
-// Seeded bugs: SEED_NO_RINGER_FENCE, SEED_NO_SLEEPER_FENCE, SEED_LATE_BELL (the bell is loaded after the last poll).
+// Seeded bugs: SEED_NO_RINGER_FENCE, SEED_NO_SLEEPER_FENCE, SEED_NO_MEMBARRIER, SEED_LATE_STATE (the state is stored
+// after the last poll).
 #ifndef N
 #define N 2
 #endif
 #ifndef ROUNDS
 #define ROUNDS 2
 #endif
-#define PLACES (2 * N + 1)
+#ifndef FENCELESS
+#define FENCELESS 0
+#endif
+#define PLACES (3 * N + 2)
 #include "memory.pml"
 
 #define line(rank, s) (2 * (rank) + ((s) & 1))
-#define sleepers (2 * N)
+#define state(rank) (2 * N + (rank)) /* Doorbell::state; other ranks change it only by read-modify-writes */
+#define sleepers (3 * N)
+#define fenceless (3 * N + 1)
 
-byte bell[N];   // Doorbell::bell: only read-modify-writes, so each is visible at once
-bit asleep[N];  // in the kernel
+bit asleep[N]; // in the kernel
 
 // Waiting for one line after the other is the same as waiting for all: arrivals aren't withdrawn. A rank doesn't wait
 // for its own line, which may still be in its buffer.
@@ -30,21 +37,32 @@ bit asleep[N];  // in the kernel
 #define all_arrived(s) (here(0, s) && here(1, s) && here(N - 1, s) && here(N - 2, s))
 
 proctype Rank(byte me) {
-  byte s = 1, i, heard;
+  byte s = 1, i;
+  bit counted; // this rank, in sleepers
+  if
+  :: me < FENCELESS -> store(add, fenceless, 1); fence
+  :: else
+  fi;
   do
   :: s <= ROUNDS ->
      store(release, line(me, s), s); // arrive
-     // ring_all: someone_sleeps, then ring_now for each
+     // ring_all: someone_sleeps, then ring_sleeper for each
 #ifndef SEED_NO_RINGER_FENCE
-     fence;
+     if
+     :: me < FENCELESS
+     :: else -> fence
+     fi;
 #endif
      if
      :: memory[sleepers] > 0 ->
         i = 1;
         do
         :: i < N ->
-           atomic { fence -> bell[(me + i) % N]++ }; // a release: older stores commit first
-           asleep[(me + i) % N] = 0;                 // FUTEX_WAKE
+           if
+           :: d_step { memory[state((me + i) % N)] == 1 -> memory[state((me + i) % N)] = 0 };
+              asleep[(me + i) % N] = 0 // FUTEX_WAKE
+           :: memory[state((me + i) % N)] == 0
+           fi;
            i++
         :: else -> break
         od
@@ -52,30 +70,47 @@ proctype Rank(byte me) {
      fi;
      do
      :: all_arrived(s) -> break // until_slowly: polls
-     :: else ->                 // sleep_on_bell
-#ifndef SEED_LATE_BELL
-        heard = bell[me];
+     :: else ->                 // sleep_until_rung
+#ifndef SEED_LATE_STATE
+        store(plain, state(me), 1);
 #endif
-        store(add, sleepers, 1);
+        if
+        :: !counted -> store(add, sleepers, 1); counted = 1
+        :: else
+        fi;
 #ifndef SEED_NO_SLEEPER_FENCE
         fence;
 #endif
+#ifndef SEED_NO_MEMBARRIER
         if
-        :: all_arrived(s) -> store(sub, sleepers, 1); break
+        :: memory[fenceless] > 0 ->
+           i = 0;
+           do
+           :: i < N -> buffer[i].length == 0; i++
+           :: else -> break
+           od
         :: else
         fi;
-#ifdef SEED_LATE_BELL
-        heard = bell[me];
 #endif
         if
-        :: atomic { bell[me] == heard -> asleep[me] = 1 };
-           asleep[me] == 0
-        :: bell[me] != heard
-        fi;
-        store(sub, sleepers, 1)
+        :: all_arrived(s)
+        :: else ->
+#ifdef SEED_LATE_STATE
+           store(plain, state(me), 1);
+#endif
+           fence; // in the futex call
+           if
+           :: d_step { memory[state(me)] == 1 -> asleep[me] = 1 };
+              asleep[me] == 0
+           :: memory[state(me)] == 0
+           fi
+        fi
      od;
+     if
+     :: counted -> store(plain, state(me), 0); store(sub, sleepers, 1); counted = 0 // end_sleep
+     :: else
+     fi;
      i = 0;
-     heard = 0;
      s++
   :: else -> break
   od;

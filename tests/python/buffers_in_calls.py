@@ -1,6 +1,7 @@
 """hmc.Buffer and device memory in calls, streams, windows and threads, on fake drivers: python buffers_in_calls.py NAME."""
 import ctypes
 import gc
+import mmap
 import os
 import subprocess
 import sys
@@ -102,6 +103,20 @@ class Exporter(DeviceArray):
         return self.buffer.__dlpack__(stream=-1, max_version=max_version)
 
 
+class RefusesBuffers(mmap.mmap):
+    """As cupy's arrays: the type has the buffer protocol, and refuses it, because the memory is a device's."""
+
+    def __new__(cls, values, stream):
+        del values, stream
+        return super().__new__(cls, -1, 1)
+
+    def __init__(self, values, stream):
+        self.close()  # from now on no buffers
+        self.array = DeviceArray(values, stream)
+        self.__cuda_array_interface__ = self.array.__cuda_array_interface__
+        self.launch, self.read = self.array.launch, self.array.read
+
+
 def calls_on_each_rank():
     with hmc.init() as rt:
         apart, blocking = cuda.stream(), cuda.stream(0)
@@ -110,6 +125,10 @@ def calls_on_each_rank():
         check_calls(rt, lambda values: DeviceArray(values, None, number=1))  # the legacy default stream
         check_calls(rt, lambda values: DeviceArray(values, 2))               # the thread's default stream
         check_calls(rt, lambda values: Exporter(values, apart))
+        check_calls(rt, lambda values: RefusesBuffers(values, apart))
+        closed = mmap.mmap(-1, 1)
+        closed.close()
+        raises(ValueError, lambda: rt.world.allreduce(closed), "mmap closed")
         wrong = DeviceArray(np.zeros(3), None, number=0)
         raises(ValueError, lambda: rt.world.allreduce(wrong), "stream 0")
         host = np.zeros(3)

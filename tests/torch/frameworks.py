@@ -2,6 +2,7 @@
 
 frameworks.py [NAME...]. A test that this release of torch can't run prints "skipped" and the reason.
 """
+import importlib.util
 import os
 import sys
 import tempfile
@@ -56,7 +57,7 @@ def check(parameters, expected):
 
 
 def needs_recent_torch(name):
-    if not hasattr(torch, "float8_e4m3fn") or not hasattr(dist, "tensor"):
+    if importlib.util.find_spec("torch.distributed.tensor") is None:
         raise Skipped(f"torch {torch.__version__} has no {name}")
 
 
@@ -145,6 +146,66 @@ def test_fully_sharded():
         fully_shard(trained, mesh=mesh)
         train(trained, torch.optim.Adam(trained.parameters(), lr=0.01))
         check(((name, value.full_tensor()) for name, value in trained.named_parameters()), reference())
+
+
+class Uncopied:
+    """Checks that a block's collectives have copied no large buffer."""
+
+    def __enter__(self):
+        self.before = hmc.torch.counters()
+
+    def __exit__(self, kind, *error):
+        after = hmc.torch.counters()
+        added = {name: after[name] - self.before[name] for name in after}
+        if kind is None:
+            assert added["in_place"] > 0 and added["staged"] == added["read"] == 0, added
+
+
+def large_model():
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Linear(16, 40000), torch.nn.Tanh(), torch.nn.Linear(40000, 8))
+
+
+def test_buckets_in_windows():
+    trained = ddp(large_model(), gradient_as_bucket_view=True)
+    hmc.torch.use_windows(trained)
+    inputs, targets = (each.float() for each in batch(0, my_share()))
+    for step in range(4):  # the buckets are arranged in the second step
+        trained.zero_grad()
+        loss = torch.nn.functional.mse_loss(trained(inputs), targets)
+        if step < 2:
+            loss.backward()
+            continue
+        with Uncopied():
+            loss.backward()
+    alone = large_model()
+    inputs, targets = (each.float() for each in batch(0))
+    torch.nn.functional.mse_loss(alone(inputs), targets).backward()
+    for a, b in zip(trained.parameters(), alone.parameters()):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_fully_sharded_buffers_in_windows():
+    needs_recent_torch("FSDP2")
+    from torch.distributed.fsdp import fully_shard
+
+    trained = large_model()
+    for layer in (trained[0], trained[2]):
+        fully_shard(layer)
+    fully_shard(trained)
+    trained.set_allocate_memory_from_process_group_for_comm(True)
+    for layer in (trained[0], trained[2]):
+        layer.set_allocate_memory_from_process_group_for_comm(True)
+    inputs, targets = (each.float() for each in batch(0, my_share()))
+    for _ in range(3):
+        trained.zero_grad()
+        with Uncopied():
+            torch.nn.functional.mse_loss(trained(inputs), targets).backward()
+    alone = large_model()
+    inputs, targets = (each.float() for each in batch(0))
+    torch.nn.functional.mse_loss(alone(inputs), targets).backward()
+    for a, b in zip(trained.parameters(), alone.parameters()):
+        torch.testing.assert_close(a.grad.full_tensor(), b.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_distributed_tensors():

@@ -50,6 +50,7 @@ inline double clock_cost_ns() {
 ///   void allreduce(size_t bytes) of floats, sum; and so gather, scatter, alltoall, reduce, reduce_scatter, scan,
 ///   exscan, allgatherv, alltoallv (these two with counts that are all `bytes`),
 ///     with rank 0 as the root, `bytes` of a block (Cell)
+///   void begin(Operation, size_t bytes), wait();   the non-blocking form, for --overlap
 ///   void expose();                            untimed: synchronizes this rank's accesses to target with the others'
 ///   void close();                             collective
 template <typename Contestant> class Loop {
@@ -68,6 +69,7 @@ template <typename Contestant> class Loop {
   }
 
  private:
+  static constexpr bool starts = requires(Contestant & it) { it.wait(); };
   bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
 
   void run(const Cell& cell) {
@@ -76,6 +78,10 @@ template <typename Contestant> class Loop {
     // missing.
     const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
     if (!everyone(validate(cell))) return print(cell, "error", "a rank got wrong bytes or left a barrier early");
+    if (setup_.stream) return stream(cell);
+    if constexpr (starts) {
+      if (setup_.overlap) return overlap(cell);
+    }
 
     const std::size_t batch = hurried ? 1 : choose_batch(cell);
     const std::size_t passes = hurried ? 1 : warm_up(cell, batch);
@@ -89,6 +95,88 @@ template <typename Contestant> class Loop {
     if (!everyone(cell.operation == Operation::barrier || data_.verify(cell, stamp_)))
       return print(cell, "error", "a rank got wrong bytes in the timed loop");
     print(cell, batch, hurried, times);
+  }
+
+  // Calls one after the other for the cell's time. The mean includes all waits for a core, on a machine with other
+  // work.
+  void stream(const Cell& cell) {
+    const double budget = setup_.cell_seconds * 1e9;
+    const double begin = now_ns();
+    double spent = 0;
+    double done = 0;
+    for (std::uint64_t step = 1; agree(spent < budget ? 1 : 0) != 0;) {
+      for (std::uint64_t i = 0; i < step; ++i) call(cell);
+      done += static_cast<double>(step);
+      spent = now_ns() - begin;
+      const double fit = done * budget / 20 / spent;
+      step = agree(static_cast<std::uint64_t>(std::clamp(fit, 1.0, 2.0 * static_cast<double>(step))));
+    }
+    if (lines_ == nullptr) return;
+    lines_->begin(setup_.name, it_.size(), cell);
+    lines_->number("us_mean", spent / done / 1e3);
+    lines_->end();
+  }
+
+  // OSU's rule: the computation takes as long as the non-blocking form alone. Only allreduce, broadcast, allgather and
+  // alltoall of MPIs and HMC have a non-blocking form here.
+  void overlap(const Cell& cell) {
+    const double blocking = timed([&] { blocking_call(cell); });
+    const double pure = timed([&] { call(cell); });
+    const auto units = static_cast<std::uint64_t>(std::max(1.0, pure * 1e3 / unit_ns()));
+    const double compute = timed([&] { work(units); });
+    const double overall = timed([&] {
+      it_.begin(cell.operation, cell.bytes);
+      work(units);
+      it_.wait();
+    });
+    if (lines_ == nullptr) return;
+    lines_->begin(setup_.name, it_.size(), cell);
+    lines_->number("us_blocking", blocking);
+    lines_->number("us_pure", pure);
+    lines_->number("us_compute", compute);
+    lines_->number("us_overall", overall);
+    lines_->end();
+  }
+
+  // The mean time of one iteration in us, averaged over the ranks. A barrier precedes each iteration.
+  template <typename Iteration> double timed(Iteration iteration) {
+    const double budget = setup_.cell_seconds * 1e9 / 4;
+    double spent = 0;
+    double timed_ns = 0;
+    std::uint64_t done = 0;
+    for (std::uint64_t step = 3; step > 0;) {
+      if (done == 3) spent = timed_ns = static_cast<double>(done = 0);  // the first three warm up
+      const double begin = now_ns();
+      for (std::uint64_t i = 0; i < step; ++i) {
+        it_.barrier();
+        const double start = now_ns();
+        iteration();
+        timed_ns += now_ns() - start - clock_cost_;
+      }
+      done += step;
+      spent += now_ns() - begin;
+      const double each = spent / static_cast<double>(done);
+      step = agree(spent < budget ? static_cast<std::uint64_t>(std::clamp(budget / 10 / each, 1.0, 1000.0)) : 0);
+    }
+    const double mine = timed_ns / static_cast<double>(done) / 1e3;
+    double sum = 0;
+    for (const double one : gather(&mine, 1)) sum += one;
+    return sum / static_cast<double>(ranks());
+  }
+
+  static void work(std::uint64_t units) {
+    for (std::uint64_t i = 0; i < units; ++i) asm volatile("" : : : "memory");
+  }
+  // The least of several measurements: other processes only add to it.
+  double unit_ns() {
+    constexpr std::uint64_t units = 100'000;
+    for (int i = 0; unit_ns_ == 0 || i < 20; ++i) {
+      const double begin = now_ns();
+      work(units);
+      const double one = (now_ns() - begin) / static_cast<double>(units);
+      unit_ns_ = unit_ns_ == 0 ? one : std::min(unit_ns_, one);
+    }
+    return unit_ns_;
   }
 
   // ---- one pass: write the input, line up, call, read the result
@@ -111,6 +199,16 @@ template <typename Contestant> class Loop {
   }
 
   void call(const Cell& cell) {
+    if constexpr (starts) {
+      if (setup_.overlap) {
+        it_.begin(cell.operation, cell.bytes);
+        return it_.wait();
+      }
+    }
+    blocking_call(cell);
+  }
+
+  void blocking_call(const Cell& cell) {
     switch (cell.operation) {
       case Operation::put: return it_.put(data_.target_rank(), cell.bytes);
       case Operation::get: return it_.get(data_.target_rank(), cell.bytes);
@@ -297,6 +395,7 @@ template <typename Contestant> class Loop {
   Lines* lines_;  // null except on rank 0
   double clock_cost_;
   double start_;
+  double unit_ns_ = 0;
   std::uint32_t stamp_ = 0;
 };
 
@@ -304,7 +403,11 @@ template <typename Contestant> class Loop {
 template <typename Contestant> int run_rank(Contestant& contestant, const Setup& setup) {
   if (setup.hello) {
     contestant.barrier();
-  } else if (contestant.rank() == 0) {
+    contestant.close();
+    return 0;
+  }
+  if (setup.late_binding) bind_rank(setup, contestant.rank());
+  if (contestant.rank() == 0) {
     Lines lines(setup.output);
     Loop<Contestant>(contestant, setup, &lines).run();
   } else {

@@ -64,6 +64,9 @@ struct Setup {
   std::vector<int> cpus;            ///< rank r runs on entry r modulo their number; empty: no rank is bound
   int rank = -1;                    ///< of a program that --hello has executed again; -1 in the program that starts it
   bool hello = false;               ///< join, one barrier, leave
+  bool stream = false;              ///< calls one after the other, without a barrier between them
+  bool overlap = false;             ///< the non-blocking form beside computation
+  bool late_binding = false;        ///< `cpus` apply only after the library has started
   std::string output;               ///< the file of rank 0's lines
   std::string scratch;              ///< a folder that the driver removes
   double cell_seconds = 0.2;        ///< approximate time limit of a cell
@@ -135,6 +138,12 @@ inline Setup setup_of(int argc, char** argv) {
       setup.rank = std::stoi(value);
     else if (option == "--hello")
       setup.hello = true;
+    else if (option == "--stream")
+      setup.stream = true;
+    else if (option == "--overlap")
+      setup.overlap = true;
+    else if (option == "--late-binding")
+      setup.late_binding = true;
     else if (option == "--output")
       setup.output = value;
     else if (option == "--scratch")
@@ -162,7 +171,7 @@ inline void bind_rank(const Setup& setup, int rank) {
 /// The same for a rank that a launcher has started. Call it before the library starts, so that the library's threads
 /// and memory follow the binding.
 inline void bind_launched(const Setup& setup) {
-  if (setup.cpus.empty()) return;
+  if (setup.cpus.empty() || setup.late_binding) return;
   for (const char* const name : {"HMC_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
     if (const char* const rank = std::getenv(name); rank != nullptr) return bind_rank(setup, std::atoi(rank));
   }

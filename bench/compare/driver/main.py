@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from . import contestants, launch, machine, peers, plan, programs, report, results, rounds, text
+from . import contestants, launch, machine, overlap, peers, plan, programs, report, results, rounds, text, waiting
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -170,6 +170,10 @@ def write(found, folder):
 
 
 def main(words):
+    if "--waiting" in words:
+        return waiting.main([word for word in words if word != "--waiting"], os.path.join(ROOT, "build"))
+    if "--overlap" in words:
+        return overlap.main([word for word in words if word != "--overlap"], os.path.join(ROOT, "build"))
     options = options_of(words)
     if options.install_peers:
         peers.install_all(options.build, lambda line: print(f"bench: {line}", file=sys.stderr))

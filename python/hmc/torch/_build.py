@@ -15,8 +15,8 @@ import time
 
 _package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _folder = os.path.join(_package, "torch", "adapter")
-_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "backend.hpp", "work.hpp", "tensors.hpp")
-_plain_sources = ("group.cpp", "group_messages.cpp", "group.hpp", "group_state.hpp")
+_torch_sources = ("module.cpp", "backend.cpp", "messages.cpp", "windows.cpp", "backend.hpp", "work.hpp", "tensors.hpp", "device.hpp")
+_plain_sources = ("group.cpp", "group_messages.cpp", "group_windows.cpp", "group.hpp", "group_state.hpp")
 
 
 class BuildError(RuntimeError):
@@ -55,6 +55,12 @@ def _cache():
     raise BuildError(f"no folder to write the compiled adapter to: tried {', '.join(filter(None, folders))}; set HMC_TORCH_CACHE")
 
 
+def _cxx_library():
+    """The C++ library that torch has loaded. Two of them in one process crash, and some compilers link a static one."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return sorted({line.split(maxsplit=5)[5].strip() for line in maps if "/libstdc++.so" in line})[:1]
+
+
 def _commands(compiler, target):
     """The compile commands and the link command. Only the first includes torch."""
     import torch
@@ -81,11 +87,11 @@ def _commands(compiler, target):
                   *(part for each in torch_headers for part in ("-isystem", each)),
                   os.path.join(_folder, "module.cpp"), "-o", os.path.join(target, "module.o")]
     plain = [[*common, os.path.join(_folder, f"{name}.cpp"), "-o", os.path.join(target, f"{name}.o")]
-             for name in ("group", "group_messages")]
+             for name in ("group", "group_messages", "group_windows")]
     compiles = [with_torch, *plain]
     library = _library()
     link = [*compiler, "-shared", *(each[-1] for each in compiles), "-o", os.path.join(target, "_adapter.so"), library,
-            f"-Wl,-rpath,{os.path.dirname(library)}", f"-L{os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), 'lib')}",
+            *_cxx_library(), f"-Wl,-rpath,{os.path.dirname(library)}", f"-L{os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), 'lib')}",
             "-ltorch_python", "-ltorch_cpu", "-lc10", "-pthread"]
     return compiles, link
 

@@ -107,7 +107,7 @@ void AmWire::relieve() noexcept {
 }
 
 bool AmWire::owner_sleeps() const noexcept {
-  if (options_.waiter == nullptr || !options_.waiter->sleeps()) return false;
+  if (options_.waiter == nullptr) return false;
   const base::Waiter& waiter = *options_.waiter;
   // Relaxed: a hint; a stale value costs one short sleep.
   return waiter.page().sleepers().load(std::memory_order_relaxed) != 0;

@@ -80,4 +80,22 @@ Status PeerReads::read(std::int32_t process, std::uint64_t address, void* to, st
   return {};
 }
 
+Status PeerReads::write(std::int32_t process, std::uint64_t address, const void* from, std::size_t bytes,
+                        int peer) noexcept {
+  const auto* const in = static_cast<const std::byte*>(from);
+  for (std::size_t done = 0; done < bytes;) {
+    iovec here{const_cast<std::byte*>(in) + done, bytes - done};
+    iovec there{pointer(address + done), bytes - done};
+    const ssize_t put = ::process_vm_writev(process, &here, 1, &there, 1, 0);
+    if (put > 0) {
+      done += static_cast<std::size_t>(put);
+      continue;
+    }
+    const int error = put < 0 ? errno : EFAULT;
+    if (error == ESRCH) return Status::failure(Code::peer_failed, "its process is gone", peer, error);
+    return Status::failure(Code::error, "a peer's memory couldn't be written", peer, error);
+  }
+  return {};
+}
+
 }  // namespace hmc::transport

@@ -40,6 +40,9 @@ class PeerReads {
   bool is_readable(const void* memory, std::size_t bytes) const noexcept;
   /// Copies `bytes` at `address` of `process` to `to`. `peer`: the world rank for the failure status.
   static base::Status read(std::int32_t process, std::uint64_t address, void* to, std::size_t bytes, int peer) noexcept;
+  /// Copies `bytes` at `from` to `address` of `process`.
+  static base::Status write(std::int32_t process, std::uint64_t address, const void* from, std::size_t bytes,
+                            int peer) noexcept;
 
  private:
   bool wanted_;

@@ -37,9 +37,13 @@ TEST(NodePage, correct_nonce_maps_the_same_lines) {
   EXPECT_NE(theirs.segment()->base(), mine.segment()->base());
   for (int i = 0; i < 3; ++i) mine.activity(i).sequence.store(static_cast<std::uint64_t>(100 + i));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(theirs.activity(i).sequence.load(), static_cast<std::uint64_t>(100 + i));
-  theirs.doorbell(2).bell.store(77);
-  EXPECT_EQ(mine.doorbell(2).bell.load(), 77U);
-  EXPECT_EQ(mine.doorbell(1).bell.load(), 0U);
+  theirs.doorbell(2).state.store(77);
+  EXPECT_EQ(mine.doorbell(2).state.load(), 77U);
+  EXPECT_EQ(mine.doorbell(1).state.load(), 0U);
+  theirs.cpus()[2].store(78);
+  EXPECT_EQ(mine.cpus()[2].load(), 78U);
+  EXPECT_EQ(mine.cpus()[1].load(), 0U);
+  EXPECT_LE(reinterpret_cast<std::byte*>(mine.cpus() + 3), mine.segment()->base() + NodePage::bytes_for(3));
 }
 
 TEST(NodePage, wrong_nonce_is_rejected) {

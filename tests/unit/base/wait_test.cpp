@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
 #include <ctime>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -17,8 +20,8 @@ std::int64_t cpu_ns() {
   return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Spinning and sleeping waiters have the same contract.
-class Wait : public testing::TestWithParam<bool> {
+/// All modes have the same contract.
+class Wait : public testing::TestWithParam<WaitMode> {
  protected:
   NodePage page_ = NodePage::create(4);
   Waiter waiter(int index) const { return Waiter(page_, index, GetParam()); }
@@ -217,18 +220,136 @@ TEST_P(Wait, wires_progress_during_the_wait) {
   EXPECT_EQ(wire.calls, before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ladders, Wait, testing::Bool(),
-                         [](const auto& how) { return std::string(how.param ? "sleeping" : "spinning"); });
+/// Binds the calling thread to one of its CPUs.
+class OneCpu {
+ public:
+  OneCpu() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    while (!CPU_ISSET(cpu_, &before_)) ++cpu_;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu_, &one);
+    if (::sched_setaffinity(0, sizeof one, &one) != 0) ADD_FAILURE() << "the thread can't be bound";
+  }
+  ~OneCpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCpu(const OneCpu&) = delete;
+  OneCpu& operator=(const OneCpu&) = delete;
+  int cpu() const { return cpu_; }
 
-TEST(SleepingWaiter, sleeping_waiter_frees_the_core) {
-  const NodePage page = NodePage::create(1);
-  Waiter mine(page, 0, true);
-  const std::int64_t before = cpu_ns();
-  EXPECT_EQ(mine.until(
-                    {}, []() noexcept { return false; }, 300ms)
-                .code,
-            Code::timeout);
-  EXPECT_LT(cpu_ns() - before, 150'000'000) << "it used more than half of a core while it slept";
+ private:
+  int cpu_ = 0;
+  cpu_set_t before_;
+};
+
+/// A ring of ranks of all modes: each waits for its left neighbour's word, then stores its own. Sometimes a rank is so
+/// late that the others sleep.
+void run_mixed_ring(int ranks, bool on_one_cpu) {
+  const NodePage page = NodePage::create(ranks);
+  std::vector<std::atomic<std::uint64_t>> words(static_cast<std::size_t>(ranks));
+  constexpr WaitMode modes[] = {WaitMode::adapt, WaitMode::sleep, WaitMode::spin};
+  constexpr std::uint64_t rounds = 60;
+  const auto rank = [&](int me) {
+    std::optional<OneCpu> bound;
+    if (on_one_cpu) bound.emplace();
+    Waiter mine(page, me, modes[me % 3]);
+    const auto left = static_cast<std::size_t>((me + ranks - 1) % ranks);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      const std::uint64_t awaited = me == 0 ? round - 1 : round;
+      const auto there = [&]() noexcept { return words[left].load(std::memory_order_acquire) >= awaited; };
+      ASSERT_TRUE(mine.until({}, there, 60s).ok()) << "rank " << me << ", round " << round;
+      if (round % 10 == 0 && round / 10 % static_cast<std::uint64_t>(ranks) == static_cast<std::uint64_t>(me))
+        std::this_thread::sleep_for(20ms);
+      words[static_cast<std::size_t>(me)].store(round, std::memory_order_release);
+      mine.ring((me + 1) % ranks);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int me = 1; me < ranks; ++me) threads.emplace_back(rank, me);
+  rank(0);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(page.sleepers().load(), 0U);
+}
+
+TEST(MixedModes, each_rank_of_a_ring_is_woken) {
+  for (const int ranks : {2, 3, 4, 5, 8}) run_mixed_ring(ranks, false);
+}
+
+TEST(MixedModes, ranks_on_one_cpu_make_progress) {
+  for (const int ranks : {2, 3, 4, 5, 8}) run_mixed_ring(ranks, true);
+}
+
+/// A wait of this length looks at the other ranks' CPUs.
+void wait_for_some_polls(Waiter& waiter) {
+  int looks = 0;
+  EXPECT_TRUE(waiter
+                  .until(
+                      {}, [&]() noexcept { return ++looks > 200; }, 60s)
+                  .ok());
+}
+
+TEST(SharedCore, rank_on_the_same_cpu_is_detected) {
+  const OneCpu bound;
+  const NodePage page = NodePage::create(3);
+  Waiter mine(page, 1, WaitMode::adapt);
+  wait_for_some_polls(mine);
+  EXPECT_EQ(page.cpus()[1].load(), bound.cpu() + 1);
+  EXPECT_FALSE(mine.shares_core());
+  page.cpus()[2].store(static_cast<std::uint16_t>(bound.cpu() + 1));
+  wait_for_some_polls(mine);
+  EXPECT_TRUE(mine.shares_core());
+  page.cpus()[2].store(static_cast<std::uint16_t>(bound.cpu() + 2));
+  wait_for_some_polls(mine);
+  EXPECT_FALSE(mine.shares_core());
+}
+
+TEST(SharedCore, rank_moves_to_a_cpu_without_ranks) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) == 1) GTEST_SKIP() << "this process may use one CPU";
+  const NodePage page = NodePage::create(2);
+  Waiter mine(page, 1, WaitMode::adapt);
+  const auto limit = Clock::now() + 60s;
+  // The other rank follows. A scheduler rarely moves the only thread of a process.
+  for (int moves = 0; moves < 20 && Clock::now() < limit;) {
+    const int cpu = ::sched_getcpu();
+    page.cpus()[0].store(static_cast<std::uint16_t>(cpu + 1));
+    while (::sched_getcpu() == cpu && Clock::now() < limit) wait_for_some_polls(mine);
+    if (::sched_getcpu() != cpu) ++moves;
+  }
+  EXPECT_LT(Clock::now(), limit) << "it shares the core";
+  cpu_set_t after;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof after, &after), 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST(SharedCore, spinning_rank_ignores_other_ranks) {
+  const OneCpu bound;
+  const NodePage page = NodePage::create(2);
+  page.cpus()[0].store(static_cast<std::uint16_t>(bound.cpu() + 1));
+  Waiter mine(page, 1, WaitMode::spin);
+  wait_for_some_polls(mine);
+  EXPECT_FALSE(mine.shares_core());
+  EXPECT_EQ(page.cpus()[1].load(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Wait, testing::Values(WaitMode::adapt, WaitMode::spin, WaitMode::sleep),
+                         [](const auto& mode) {
+                           return std::string(mode.param == WaitMode::adapt  ? "adapting"
+                                              : mode.param == WaitMode::spin ? "spinning"
+                                                                             : "sleeping");
+                         });
+
+TEST(SleepingWaiter, long_wait_frees_the_core) {
+  for (const WaitMode mode : {WaitMode::adapt, WaitMode::sleep}) {
+    const NodePage page = NodePage::create(1);
+    Waiter mine(page, 0, mode);
+    const std::int64_t before = cpu_ns();
+    EXPECT_EQ(mine.until(
+                      {}, []() noexcept { return false; }, 300ms)
+                  .code,
+              Code::timeout);
+    EXPECT_LT(cpu_ns() - before, 150'000'000) << "it used more than half of a core while it slept";
+  }
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Call allreduce(std::uint64_t bytes) {
 
 std::string chosen(const Selector& selector, const Shape& shape, const Call& call) {
   const std::uint64_t bytes = call.count * call.element_bytes;
-  return std::string(selector.choose(shape, call, bytes, area_limits(shape.size, shape.nodes() == 1)).algorithm->name);
+  return std::string(selector.choose(shape, call, bytes, area_limits(shape.size)).algorithm->name);
 }
 
 std::string complaint(std::string_view rows) {
@@ -59,8 +59,8 @@ TEST(Overrides, first_matching_row_is_used) {
   EXPECT_EQ(chosen(selector, {9, 1}, allreduce(8)), "fold_slices");
   EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4096)), "ring_segmented");
   EXPECT_EQ(chosen(selector, {16, 2}, allreduce(4100)), "fold_slices");
-  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16, false)).segment_bytes, 1024U);
-  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16, false)).source, ChoiceSource::file);
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16)).segment_bytes, 1024U);
+  EXPECT_EQ(selector.choose({16, 2}, allreduce(4096), 4096, area_limits(16)).source, ChoiceSource::file);
 }
 
 TEST(Overrides, forced_algorithm_precedes_rows_and_unsupported_ones_are_skipped) {
@@ -68,7 +68,7 @@ TEST(Overrides, forced_algorithm_precedes_rows_and_unsupported_ones_are_skipped)
   EXPECT_EQ(chosen(Selector("allreduce:swing", rows), {8, 1}, allreduce(64)), "swing");
   Call ordered = allreduce(64);
   ordered.commutative = false;
-  const Choice choice = Selector("allreduce:swing", rows).choose({8, 1}, ordered, 64, area_limits(8, false));
+  const Choice choice = Selector("allreduce:swing", rows).choose({8, 1}, ordered, 64, area_limits(8));
   EXPECT_TRUE(choice.algorithm->keeps_order);
   EXPECT_EQ(choice.source, ChoiceSource::model);
 }
@@ -115,7 +115,7 @@ TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
       for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{5000}, std::uint64_t{1} << 20}) {
         Call call = allreduce(bytes);
         call.collective = static_cast<Collective>(c);
-        const AreaLimits room = area_limits(shape.size, shape.nodes() == 1);
+        const AreaLimits room = area_limits(shape.size);
         const Choice choice = selector.choose(shape, call, bytes, room);
         if (choice.algorithm == nullptr) continue;
         for (const Evaluation& candidate : selector.evaluate_all(shape, call, bytes, room)) {
@@ -168,7 +168,7 @@ TEST(Selector, sizes_of_one_class_are_adjacent) {
 
 TEST(ChoiceCache, choice_is_cached_until_a_change) {
   Selector selector;
-  ChoiceCache choices(selector, {8, 1}, area_limits(8, false));
+  ChoiceCache choices(selector, {8, 1}, area_limits(8));
   EXPECT_TRUE(choices.get(allreduce(8192), 8192).is_new);
   EXPECT_FALSE(choices.get(allreduce(8192), 8192).is_new);
   EXPECT_FALSE(choices.get(allreduce(8200), 8200).is_new);
@@ -189,7 +189,7 @@ double cpu_seconds() {
 
 TEST(ChoiceCache, choices_for_hundred_thousand_ranks_are_fast_and_small) {
   const Shape shape{100'000, 8};
-  const AreaLimits room = area_limits(shape.size, false);
+  const AreaLimits room = area_limits(shape.size);
   const Selector selector;
   double least = 1;  // minimum of ten runs, which excludes cold caches
   for (int time = 0; time < 10; ++time) {
@@ -217,7 +217,7 @@ TEST(ChoiceCache, team_creation_steps_grow_with_log_n) {
   std::size_t of_half = 0;
   for (int size = 8; size <= 256; size *= 2) {
     const Shape shape{size, 1};
-    const AreaLimits room = area_limits(size, false);
+    const AreaLimits room = area_limits(size);
     ChoiceCache choices(selector, shape, room);
     Plans plans(room, shape, size / 2, false);
     std::size_t steps = 0;
@@ -240,7 +240,7 @@ TEST(ScratchSpace, pieces_of_every_algorithm_fit) {
     for (const Shape& shape : {Shape{1, 1}, Shape{2, 1}, Shape{9, 3}, Shape{64, 8}}) {
       Call call = allreduce(0);
       call.collective = algorithm.collective;
-      const AreaLimits room = area_limits(shape.size, false);
+      const AreaLimits room = area_limits(shape.size);
       const std::uint64_t longest = largest_piece(algorithm, shape, call, room);
       ASSERT_GT(longest, 0U) << algorithm.name;
       call.count = longest;
@@ -272,7 +272,7 @@ TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
   const auto taken = [&](double cores, std::uint64_t bytes) {
     parameters.emulation_cores = cores;
     const Choice choice =
-        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, area_limits(shape.size, false));
+        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, area_limits(shape.size));
     return std::pair(std::string(choice.algorithm->name), choice.predicted_ns);
   };
   for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{4} << 20}) {

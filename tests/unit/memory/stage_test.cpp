@@ -139,6 +139,23 @@ TEST(Stage, pageable_stage_reports_the_reason_and_works) {
   fake.arm("");
 }
 
+TEST(Stage, blocks_that_were_in_use_last_are_kept) {
+  use_fakes();
+  const Fake fake("cuda");
+  const DeviceProvider provider(open_cuda());
+  constexpr std::size_t large = std::size_t{128} << 20;  // two of them are the most that is kept
+  const auto use_two = [&](std::size_t bytes) {
+    HostBlock one = provider.take_block(0, bytes), other = provider.take_block(0, bytes);
+    provider.give_back(std::move(one));
+    provider.give_back(std::move(other));
+  };
+  use_two(large / 2);
+  use_two(large);
+  fake.arm("");
+  use_two(large);
+  EXPECT_EQ(times_of(fake, "cuMemHostAlloc"), 0);
+}
+
 TEST(Stage, allocation_failure_is_an_error_code) {
   use_fakes();
   const DeviceProvider provider(open_cuda());

@@ -101,7 +101,7 @@ struct Rank {
     fabric->exchange = bootstrap;
     fabric->node_link = &bootstrap->node_link();
     const int index = bootstrap->facts()[static_cast<std::size_t>(fabric->rank)].local_index;
-    fabric->waiter = base::Waiter(bootstrap->node_page(), index, false);
+    fabric->waiter = base::Waiter(bootstrap->node_page(), index, base::WaitMode::spin);
     auto owned = std::make_unique<StuckWire>();
     wire = owned.get();
     fabric->wires.push_back(std::move(owned));

@@ -68,6 +68,15 @@ void allreduce_plain(Team& team, const Plain& memory, const How& how) {
   team.allreduce(in, memory.data(), how.count(memory.tensor()), how.element.type, how.op);
 }
 
+/// In place, by the devices if they can.
+void allreduce_tensor(Team& team, DeviceWindow& devices, const Plain& memory, const How& how) {
+  if (DeviceWindow::suits(memory.original()) && !how.premultiplier &&
+      devices.allreduce(team, *memory.order(), memory.original(), how.element.type, how.op))
+    return;
+  allreduce_plain(team, memory, how);
+  memory.store();
+}
+
 void reduce_scatter_plain(Team& team, const void* in, const at::Tensor& output, const at::Tensor& input,
                           const How& how) {
   at::Tensor scaled;
@@ -130,6 +139,7 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
     // Rank 0's process serves the store. Torch 1.13 uses it once more when the group is constructed.
     group_ =
         std::make_shared<Group>(over, rank, size, timeout, std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
+    devices_ = std::make_shared<DeviceWindow>(group_->retired());
   } catch (const Failure& failed) {
     TORCH_CHECK(false, failed.what(), context_);
   }
@@ -192,9 +202,8 @@ Handle HmcBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opt
   Plain memory(tensor, Use::in_out, "all_reduce");
   const std::size_t bytes = memory.bytes();
   return start("all_reduce", c10d::OpType::ALLREDUCE, opts, bytes, tensors, tensors,
-               [memory = std::move(memory), how = std::move(how)](Team& team) {
-                 allreduce_plain(team, memory, how);
-                 memory.store();
+               [memory = std::move(memory), how = std::move(how), devices = devices_](Team& team) {
+                 allreduce_tensor(team, *devices, memory, how);
                });
 }
 
@@ -215,7 +224,7 @@ Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCo
   const bool same = std::all_of(tensors.begin(), tensors.end(),
                                 [&](const at::Tensor& each) { return each.scalar_type() == tensors[0].scalar_type(); });
   const How how(opts.reduceOp, tensors[0], "all_reduce_coalesced");
-  if (same && bytes <= coalesced_bytes && !how.premultiplier) {
+  if (same && bytes <= coalesced_bytes && !how.premultiplier && !DeviceWindow::suits(tensors[0])) {
     PlainList memory(tensors, Use::in_out, "all_reduce_coalesced");
     return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
                  [memory = std::move(memory), how](Team& team) {
@@ -229,11 +238,8 @@ Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCo
     parts.emplace_back(Plain(each, Use::in_out, "all_reduce_coalesced"),
                        How(opts.reduceOp, each, "all_reduce_coalesced"));
   return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
-               [parts = std::move(parts)](Team& team) {
-                 for (const auto& [memory, how] : parts) {
-                   allreduce_plain(team, memory, how);
-                   memory.store();
-                 }
+               [parts = std::move(parts), devices = devices_](Team& team) {
+                 for (const auto& [memory, how] : parts) allreduce_tensor(team, *devices, memory, how);
                });
 }
 

@@ -88,14 +88,16 @@ class HmcBackend final : public Base {
   bool supportsSplitting() const override { return !getBoundDeviceId(); }
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
                                           const c10::intrusive_ptr<Options>& opts) override;
-  at::Tensor allocateTensor(long size, at::TensorOptions options) override {
-    return empty({static_cast<std::int64_t>(size)}, options);
-  }
-  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  bool supportsTensorAlloc(c10::DeviceIndex device) override { return device < 0; }  // the CPU
 #endif
 
   /// Collective. A tensor in a window: reductions of it are without copies.
   at::Tensor empty(const std::vector<std::int64_t>& sizes, const at::TensorOptions& options);
+  /// Collective. A tensor of one dimension in a window that is used again. Its content is undefined.
+  at::Tensor allocate(std::int64_t count, const at::TensorOptions& options);
+  /// Collective. Moves the tensor's memory, with all of its views, to such a window. Returns false if it is in one.
+  bool move(const at::Tensor& tensor);
   const std::shared_ptr<Group>& group() const { return group_; }
 
  private:
@@ -103,6 +105,7 @@ class HmcBackend final : public Base {
   Handle start(const char* name, c10d::OpType type, const Call& opts, std::size_t bytes, Tensors inputs,
                Tensors outputs, std::function<void(Team&)> body);
   Handle message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type);
+  c10::DataPtr pooled(std::size_t bytes);
   Milliseconds timeout_of(Milliseconds timeout) const;
   const char* title(const char* name);
   Milliseconds default_timeout() const {
@@ -116,6 +119,7 @@ class HmcBackend final : public Base {
   std::string name_;
   std::string context_;
   std::shared_ptr<Group> group_;
+  std::shared_ptr<DeviceWindow> devices_;  ///< of the collectives
   std::atomic<std::uint64_t> sequence_{0};
 #if TORCH_VERSION_MAJOR >= 2
   c10::intrusive_ptr<Options> options_;

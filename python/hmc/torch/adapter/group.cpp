@@ -307,6 +307,7 @@ void Group::State::close() {
   dropped.clear();
   kept.reset();
   retired->take(true);
+  pool->close();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   std::erase_if(all.open, [this](const auto& each) { return each.get() == this; });

@@ -4,6 +4,8 @@
 // with the old ABI.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -102,6 +104,27 @@ class RetiredWindows {
   bool is_closed_ = false;
 };
 
+/// Windows for tensors that come and go often, at about the same steps on all ranks: buckets of DDP, buffers of FSDP. A
+/// window is used again when its tensor has ended on all ranks, and freed with the group or when there are too many.
+class WindowPool {
+ public:
+  struct Part {
+    std::shared_ptr<Window> window;
+    int slot;
+  };
+  /// Collective, in an operation of the group. At least `bytes` bytes on each rank, with any content.
+  Part take(Team& team, std::size_t bytes);
+  /// The tensor in the window has ended. Threads: any.
+  void give_back(int slot) noexcept;
+  /// The tensors that are left keep their windows.
+  void close() noexcept;
+
+ private:
+  static constexpr int slots = 64;
+  std::array<std::shared_ptr<Window>, slots> windows_;  ///< null in the same slots on all ranks
+  std::atomic<std::uint64_t> free_{0};
+};
+
 /// Threads: any. Collectives and messages have separate Runtimes, so a message doesn't wait for a collective that is in
 /// progress. Each Runtime has a lock.
 ///
@@ -146,6 +169,9 @@ class Group {
   void cancel(const std::shared_ptr<Message>& message);
 
   const std::shared_ptr<RetiredWindows>& retired() const noexcept;
+  const std::shared_ptr<WindowPool>& pool() const noexcept;
+  /// Of the collectives. Waits for the one in progress.
+  Counters counters();
 
   /// Leaves the group without waiting: the worker closes the Runtimes once all ranks have left. Calls fail from then
   /// on.

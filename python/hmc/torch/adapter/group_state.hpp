@@ -50,6 +50,7 @@ struct Group::State : std::enable_shared_from_this<State> {
   std::condition_variable posted;   ///< for the worker
   std::deque<std::shared_ptr<Operation>> queue;
   const std::shared_ptr<RetiredWindows> retired = std::make_shared<RetiredWindows>();
+  const std::shared_ptr<WindowPool> pool = std::make_shared<WindowPool>();
   int waiting = 0;
   bool busy = false;        ///< a thread executes an operation
   bool has_worker = false;  ///< a thread executes the queue, or was started for that

@@ -4,6 +4,7 @@
 // One translation unit, because torch's headers take most of the time.
 #include "backend.cpp"
 #include "messages.cpp"
+#include "windows.cpp"
 
 namespace hmc::torch_adapter {
 
@@ -32,6 +33,22 @@ PYBIND11_MODULE(HMC_TORCH_MODULE, module) {
         return backend_of(base).empty(sizes, like.options());
       },
       py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "move",
+      [](const c10::intrusive_ptr<Base>& base, const at::Tensor& tensor) { return backend_of(base).move(tensor); },
+      py::call_guard<py::gil_scoped_release>());
+  module.def("counters", [](const c10::intrusive_ptr<Base>& base) {
+    const Counters all = [&] {
+      const py::gil_scoped_release unlocked;
+      return backend_of(base).group()->counters();
+    }();
+    py::dict result;
+    result["in_place"] = all.buffers_in_place;
+    result["staged"] = all.buffers_staged;
+    result["read"] = all.buffers_read;
+    result["direct_receives"] = all.direct_receives;
+    return result;
+  });
   module.def("is_hmc",
              [](const c10::intrusive_ptr<Base>& base) { return dynamic_cast<HmcBackend*>(base.get()) != nullptr; });
   module.def(

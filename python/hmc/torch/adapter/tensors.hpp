@@ -3,17 +3,17 @@
 
 #include <array>
 #include <cstring>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <hmc/reduction.hpp>
 #include <hmc/types.hpp>
+
+#include "device.hpp"
 
 namespace hmc::torch_adapter {
 
@@ -111,9 +111,9 @@ struct How {
   /// Releases differ in the member for factors that are tensors.
   template <typename Factor> static at::Tensor scaled(const at::Tensor& tensor, const Factor& factor) {
     if constexpr (requires { factor.tensor_factor; }) {
-      if (factor.tensor_factor.defined()) return tensor.mul(factor.tensor_factor);
+      if (factor.tensor_factor.defined()) return tensor.mul(factor.tensor_factor.to(tensor.device()));
     } else {
-      if (!factor.tensor_factors.empty()) return tensor.mul(factor.tensor_factors[0]);
+      if (!factor.tensor_factors.empty()) return tensor.mul(factor.tensor_factors[0].to(tensor.device()));
     }
     return tensor.mul(factor.double_factor);
   }
@@ -125,24 +125,26 @@ inline bool is_plain(const at::Tensor& tensor) {
          !tensor.is_neg();
 }
 
-/// The stream on which the caller uses a device's tensor. The worker copies results in its order.
-class StreamOf {
- public:
-  explicit StreamOf(const at::Tensor& tensor) {
-    if (tensor.device().is_cpu()) return;
-    TORCH_WARN_ONCE("hmc: tensors on ", tensor.device().type(), " are copied to host memory for each operation");
-    stream_ = c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
-  }
-  void copy(const at::Tensor& to, const at::Tensor& from) const {
-    std::optional<c10::StreamGuard> guard;
-    if (stream_) guard.emplace(*stream_);
-    const at::AutoDispatchBelowADInplaceOrView raw;  // as a backend that writes the memory: unknown to autograd
-    to.copy_(from);
-  }
+/// A device's tensor gets an order; null for the host's.
+inline std::shared_ptr<DeviceOrder> order_of(const at::Tensor& tensor) {
+  return tensor.device().is_cpu() ? nullptr : std::make_shared<DeviceOrder>(tensor);
+}
 
- private:
-  c10::optional<c10::Stream> stream_;
-};
+/// Unknown to autograd, as is a backend that writes the memory.
+inline void copy_elements(const at::Tensor& to, const at::Tensor& from, const DeviceOrder* order) {
+  const at::AutoDispatchBelowADInplaceOrView raw;
+  if (order == nullptr) {
+    to.copy_(from);
+    return;
+  }
+  TORCH_WARN_ONCE("hmc: tensors on devices are copied through host memory, except for large all_reduces on one node");
+  order->copy(to, from);
+}
+
+/// Host memory for copies from and to the tensor's device, or for a copy of host memory.
+inline at::Tensor host_memory(at::IntArrayRef sizes, at::ScalarType type, const DeviceOrder* order) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).pinned_memory(order != nullptr));
+}
 
 enum class Use { in, out, in_out };
 
@@ -151,30 +153,36 @@ enum class Use { in, out, in_out };
 class Plain {
  public:
   Plain() = default;
-  Plain(const at::Tensor& tensor, Use use, const char* operation) : tensor_(tensor), plain_(tensor) {
+  Plain(const at::Tensor& tensor, Use use, const char* operation) : tensor_(tensor) {
     TORCH_CHECK(tensor.layout() == c10::kStrided, "hmc: ", operation, " needs dense tensors");
-    if (is_plain(tensor)) [[likely]]
+    if (is_plain(tensor)) [[likely]] {
+      plain_ = tensor;
       return;
-    stream_.emplace(tensor);
-    plain_ = at::empty(tensor.sizes(), tensor.options().device(c10::kCPU).memory_format(c10::MemoryFormat::Contiguous));
+    }
+    order_ = order_of(tensor);
     must_load_ = use != Use::out;
     has_results_ = use != Use::in;
   }
-  void* data() const { return plain_.numel() != 0 ? tensor().data_ptr() : nullptr; }
-  std::size_t bytes() const { return plain_.nbytes(); }
+  void* data() const { return tensor_.numel() != 0 ? tensor().data_ptr() : nullptr; }
+  std::size_t bytes() const { return tensor_.nbytes(); }
   const at::Tensor& tensor() const {
-    if (std::exchange(must_load_, false)) stream_->copy(plain_, tensor_);
+    if (!plain_.defined()) [[unlikely]] {
+      plain_ = host_memory(tensor_.sizes(), tensor_.scalar_type(), order_.get());
+      if (must_load_) copy_elements(plain_, tensor_, order_.get());
+    }
     return plain_;
   }
   void store() const {
-    if (has_results_) stream_->copy(tensor_, plain_);
+    if (has_results_ && plain_.defined()) copy_elements(tensor_, plain_, order_.get());
   }
+  const at::Tensor& original() const { return tensor_; }
+  const DeviceOrder* order() const { return order_.get(); }
 
  private:
   at::Tensor tensor_;
-  at::Tensor plain_;
-  std::optional<StreamOf> stream_;
-  mutable bool must_load_ = false;
+  mutable at::Tensor plain_;
+  std::shared_ptr<DeviceOrder> order_;
+  bool must_load_ = false;
   bool has_results_ = false;
 };
 
@@ -198,10 +206,13 @@ class PlainList {
       bytes_ += bytes;
     }
     if (is_piece || bytes_ == 0) return;
-    copy_ = at::empty({static_cast<std::int64_t>(bytes_)}, at::TensorOptions().dtype(at::kByte));
+    for (const at::Tensor& each : tensors_) {
+      TORCH_CHECK(each.device() == tensors_[0].device(), "hmc: ", operation, " needs tensors on one device");
+    }
+    order_ = order_of(tensors_[0]);
+    copy_ = host_memory({static_cast<std::int64_t>(bytes_)}, at::kByte, order_.get());
     data_ = copy_.data_ptr();
     has_results_ = use != Use::in;
-    for (const at::Tensor& each : tensors_) streams_.emplace_back(each);
     must_load_ = use != Use::out;
   }
   void* data() const {
@@ -229,15 +240,15 @@ class PlainList {
       }
       const at::Tensor part = at::from_blob(at, tensor.sizes(), tensor.options().device(c10::kCPU));
       if (in)
-        streams_[i].copy(part, tensor);
+        copy_elements(part, tensor, order_.get());
       else
-        streams_[i].copy(tensor, part);
+        copy_elements(tensor, part, order_.get());
     }
   }
 
   std::vector<at::Tensor> tensors_;
   std::vector<std::size_t> sizes_;
-  std::vector<StreamOf> streams_;
+  std::shared_ptr<DeviceOrder> order_;
   at::Tensor copy_;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;

@@ -1,0 +1,229 @@
+#include "compat/memfabric/trans.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include <hmc/place.hpp>
+
+namespace hmc::memfabric {
+namespace {
+
+constexpr int most_peers = 512;
+constexpr std::uint64_t staging_bytes = 8 * block_bytes;
+constexpr std::size_t most_pieces = 32768;  // of one request, which has at most 1 MiB
+
+enum class Request : std::uint32_t { check, fetch, store };
+
+/// A request: this header, the name of the peer that is meant, and the pieces.
+struct RequestHeader {
+  Request kind;
+  std::uint32_t name_bytes;
+  std::uint64_t pieces;
+};
+/// The owner's memory, in the order of the caller's part.
+struct OwnerPiece {
+  std::uint64_t address;
+  std::uint64_t bytes;
+};
+static_assert(std::is_trivially_copyable_v<RequestHeader> && std::is_trivially_copyable_v<OwnerPiece>);
+static_assert(sizeof(RequestHeader) + 128 + most_pieces * sizeof(OwnerPiece) <= 1 << 20);
+
+std::string encode(Request kind, const std::string& name, std::span<const OwnerPiece> pieces) {
+  const RequestHeader header{kind, static_cast<std::uint32_t>(name.size()), pieces.size()};
+  std::string text(reinterpret_cast<const char*>(&header), sizeof header);
+  text += name;
+  text.append(reinterpret_cast<const char*>(pieces.data()), pieces.size_bytes());
+  return text;
+}
+
+struct Decoded {
+  Request kind{};
+  std::string name;
+  std::vector<OwnerPiece> pieces;
+};
+Decoded decode(std::string_view text) {
+  RequestHeader header{};
+  require(text.size() >= sizeof header, "the request is malformed");
+  std::memcpy(&header, text.data(), sizeof header);
+  text.remove_prefix(sizeof header);
+  require(header.kind <= Request::store && header.name_bytes <= text.size(), "the request is malformed");
+  Decoded decoded{header.kind, std::string(text.substr(0, header.name_bytes)), {}};
+  text.remove_prefix(header.name_bytes);
+  require(header.pieces <= most_pieces && text.size() == header.pieces * sizeof(OwnerPiece),
+          "the request is malformed");
+  decoded.pieces.resize(header.pieces);
+  std::memcpy(decoded.pieces.data(), text.data(), text.size());
+  return decoded;
+}
+
+std::string key_of(const std::string& name) { return "rank." + name; }
+
+std::byte* pointer(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+void synchronize(void* stream, int device) {
+  const MemoryType type = device_memory(device);
+  require(type != MemoryType::CPU, "there is no accelerator that has streams");
+  const Place place(detail::allocator_for(type), device);
+  const auto work = detail::make_transfers(place, TransferOrder(TransferMode::sync, stream));
+  detail::synchronize(*work);
+}
+
+}  // namespace
+
+/// Pieces that fit into the caller's part.
+struct TransferEngine::Chunk {
+  std::vector<PoolCopy> copies;  // of the caller: between its memory and its part
+  std::vector<OwnerPiece> owned;
+  std::uint64_t bytes = 0;
+};
+
+TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device)
+    : store_(store), name_(name.address()), timeout_(timeout), device_(static_cast<int>(device)) {
+  take_name();
+  PoolOptions options;
+  options.name = "trans";
+  options.most_members = most_peers;
+  options.host_bytes = staging_bytes;
+  pool_ = Pool::create(store_, options);
+  pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
+  pool_.join(timeout_);
+  store_.set(key_of(name_), std::to_string(pool_.rank()));
+}
+
+TransferEngine::~TransferEngine() {
+  try {
+    store_.remove(key_of(name_));
+    store_.with_prefix("id." + name_).release_rank();
+  } catch (const Error&) {  // the store has ended
+  }
+  pool_.close();
+}
+
+/// The name is the only rank of a prefix, which the store frees when this connection ends.
+void TransferEngine::take_name() {
+  try {
+    store_.with_prefix("id." + name_).acquire_rank(1);
+  } catch (const Error& error) {
+    if (error.code() != Code::unavailable) throw;
+    throw Failure(SMEM_DUPLICATED_OBJECT, fmt::format("{} is the unique id of another peer", name_));
+  }
+}
+
+int TransferEngine::find_peer(const std::string& peer, bool fresh) {
+  const std::lock_guard lock(peers_mutex_);
+  if (const auto known = peers_.find(peer); known != peers_.end() && !fresh) return known->second;
+  const auto found = store_.try_get(key_of(peer));
+  int rank = -1;
+  if (found) std::from_chars(found->data(), found->data() + found->size(), rank);
+  const std::vector<int> members = pool_.members();
+  if (std::find(members.begin(), members.end(), rank) == members.end())
+    throw Failure(SMEM_OBJECT_NOT_EXISTS, fmt::format("there is no peer {}", peer));
+  return peers_[peer] = rank;
+}
+
+void TransferEngine::ask(int rank, const std::string& request) {
+  // The reply: a code, and the text of a failure.
+  const std::string reply = pool_.call(rank, request, timeout_);
+  std::int32_t code = SMEM_ERROR;
+  require(reply.size() >= sizeof code, "the reply is malformed");
+  std::memcpy(&code, reply.data(), sizeof code);
+  if (code != SMEM_OK) throw Failure(code, reply.substr(sizeof code));
+}
+
+std::string TransferEngine::serve(int from, std::string_view request) {
+  std::int32_t code = SMEM_OK;
+  std::string text;
+  try {
+    const Decoded asked = decode(request);
+    if (asked.name != name_) throw Failure(SMEM_OBJECT_NOT_EXISTS, fmt::format("this peer is {}", name_));
+    memory_.with(asked.pieces, [&] {
+      if (asked.kind == Request::check || asked.pieces.empty()) return;
+      std::vector<PoolCopy> copies;
+      std::uint64_t offset = 0;
+      for (const OwnerPiece& piece : asked.pieces) {
+        void* const staged = pool_.address(from, PoolPart::host, offset);
+        std::byte* const owned = pointer(piece.address);
+        if (asked.kind == Request::fetch)
+          copies.push_back({owned, staged, piece.bytes});
+        else
+          copies.push_back({staged, owned, piece.bytes});
+        offset += piece.bytes;
+      }
+      pool_.copy_batch(copies);
+    });
+  } catch (const Failure& failure) {
+    code = failure.code;
+    text = failure.what();
+  } catch (const Error& error) {
+    code = code_of(error);
+    text = error.what();
+  }
+  return std::string(reinterpret_cast<const char*>(&code), sizeof code) + text;
+}
+
+void TransferEngine::transfer(TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces) {
+  require(!pieces.empty(), "the batch is empty");
+  for (const TransferPiece& piece : pieces)
+    require(piece.local != 0 && piece.remote != 0 && piece.bytes > 0, "an address is null, or a size is 0");
+  const bool known = [&] {
+    const std::lock_guard lock(peers_mutex_);
+    return peers_.count(peer) != 0;
+  }();
+  try {
+    return transfer_to(find_peer(peer, false), kind, peer, pieces);
+  } catch (const Failure& failure) {
+    if (!known || failure.code != SMEM_OBJECT_NOT_EXISTS) throw;
+  } catch (const Error& error) {
+    if (!known || error.code() != Code::peer_failed) throw;
+  }
+  transfer_to(find_peer(peer, true), kind, peer, pieces);  // the peer may have started again, with another rank
+}
+
+void TransferEngine::transfer_after(void* stream, TransferKind kind, const std::string& peer,
+                                    std::span<const TransferPiece> pieces) {
+  if (stream != nullptr) synchronize(stream, device_);
+  transfer(kind, peer, pieces);
+}
+
+void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string& peer,
+                                 std::span<const TransferPiece> pieces) {
+  const std::lock_guard lock(transfer_mutex_);
+  std::uint64_t total = 0;
+  for (const TransferPiece& piece : pieces) total += piece.bytes;
+  if (pieces.size() > most_pieces || total > staging_bytes) {  // several requests, of which the first one could pass
+    for (std::size_t first = 0; first < pieces.size(); first += most_pieces) {
+      std::vector<OwnerPiece> checked;
+      for (const TransferPiece& piece : pieces.subspan(first, std::min(most_pieces, pieces.size() - first)))
+        checked.push_back({piece.remote, piece.bytes});
+      ask(rank, encode(Request::check, peer, checked));
+    }
+  }
+  Chunk chunk;
+  for (TransferPiece piece : pieces) {
+    while (piece.bytes > 0) {
+      const std::uint64_t part = std::min(piece.bytes, staging_bytes - chunk.bytes);
+      void* const staged = pool_.address(pool_.rank(), PoolPart::host, chunk.bytes);
+      if (kind == TransferKind::write)
+        chunk.copies.push_back({staged, pointer(piece.local), part});
+      else
+        chunk.copies.push_back({pointer(piece.local), staged, part});
+      chunk.owned.push_back({piece.remote, part});
+      chunk.bytes += part;
+      piece = {piece.local + part, piece.remote + part, piece.bytes - part};
+      if (chunk.bytes < staging_bytes && chunk.owned.size() < most_pieces) continue;
+      move(rank, kind, peer, chunk);
+      chunk = {};
+    }
+  }
+  if (chunk.bytes > 0) move(rank, kind, peer, chunk);
+}
+
+void TransferEngine::move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk) {
+  if (kind == TransferKind::write) pool_.copy_batch(chunk.copies);
+  ask(rank, encode(kind == TransferKind::write ? Request::fetch : Request::store, peer, chunk.owned));
+  if (kind == TransferKind::read) pool_.copy_batch(chunk.copies);
+}
+
+}  // namespace hmc::memfabric

@@ -1,0 +1,96 @@
+// TRANS: peers by name, and transfers between their registered memory.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <smem_trans.h>
+#include <hmc/pool.hpp>
+
+#include "compat/memfabric/control_store.hpp"
+
+namespace hmc::memfabric {
+
+/// The memory that peers may access. Threads: any.
+class RegisteredMemory {
+ public:
+  ~RegisteredMemory();
+  /// The same range again has no effect. Throws Failure.
+  void add(std::byte* address, std::uint64_t bytes);
+  /// All or none.
+  void add(std::span<const std::pair<std::byte*, std::uint64_t>> ranges);
+  /// Afterwards no peer accesses it.
+  void remove(std::byte* address);
+  void* allocate(std::uint64_t bytes);
+  void free(std::byte* address);
+
+  /// Calls `use` while the ranges can't be removed. Throws Failure unless each piece is within registered memory.
+  template <typename Pieces, typename Use> void with(const Pieces& pieces, Use&& use) const {
+    const std::shared_lock lock(mutex_);
+    for (const auto& piece : pieces)
+      if (!contains(piece.address, piece.bytes))
+        throw Failure(SMEM_INVALID_PARAM, fmt::format("{} bytes at {:#x} aren't in registered memory of this peer",
+                                                      piece.bytes, piece.address));
+    use();
+  }
+
+ private:
+  bool contains(std::uint64_t address, std::uint64_t bytes) const;
+  void require_free(std::byte* address, std::uint64_t bytes) const;
+
+  mutable std::shared_mutex mutex_;
+  std::map<std::uint64_t, std::uint64_t> ranges_;     // address: bytes
+  std::map<std::uint64_t, std::uint64_t> allocated_;  // of allocate()
+  std::uint64_t allocated_bytes_ = 0;
+};
+
+/// One piece of a transfer. Addresses are numbers, because the remote one has no meaning in this process.
+struct TransferPiece {
+  std::uint64_t local = 0;
+  std::uint64_t remote = 0;
+  std::uint64_t bytes = 0;
+};
+enum class TransferKind : std::uint32_t { write, read };
+
+/// A transfer through the caller's part of the pool: to write, the caller copies its bytes there and asks the owner to
+/// fetch them; to read, the owner stores them there. So the owner alone accesses its memory, and checks each address.
+class TransferEngine {
+ public:
+  TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device);
+  ~TransferEngine();
+  TransferEngine(const TransferEngine&) = delete;
+  TransferEngine& operator=(const TransferEngine&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  RegisteredMemory& memory() noexcept { return memory_; }
+  /// Returns when all bytes have arrived. The check of all pieces precedes the first byte.
+  void transfer(TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
+  /// The same after the work of a stream of this machine's accelerator.
+  void transfer_after(void* stream, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
+
+ private:
+  struct Chunk;
+  void take_name();
+  int find_peer(const std::string& peer, bool fresh);
+  void transfer_to(int rank, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
+  void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk);
+  std::string serve(int from, std::string_view request);
+  void ask(int rank, const std::string& request);
+
+  Store store_;
+  std::string name_;
+  Timeout timeout_;
+  int device_;
+  Pool pool_;
+  RegisteredMemory memory_;
+  std::mutex transfer_mutex_;  // of the caller's part: one transfer at a time
+  std::mutex peers_mutex_;
+  std::map<std::string, int> peers_;
+};
+
+}  // namespace hmc::memfabric

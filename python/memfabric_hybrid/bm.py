@@ -1,0 +1,168 @@
+"""BM: a pool of host and device memory, with members that join and leave."""
+
+import ctypes
+import enum
+
+from memfabric_hybrid import _library as _l
+
+
+class BmMemType(enum.IntEnum):
+    DEVICE = 2
+    HOST = 3
+
+
+class BmDataOpType(enum.IntFlag):
+    """Hints. The pool uses the best way between two members; BigMemory.path() reports it."""
+    SDMA = 1
+    HOST_RDMA = 2
+    ROCE = 2
+    HOST_TCP = 4
+    DEVICE_RDMA = 8
+    HOST_URMA = 16
+
+
+class BmCopyType(enum.IntEnum):
+    """L: device memory of this process. H: its host memory. G: the pool; GH: its host parts."""
+    L2G = 0
+    G2L = 1
+    G2H = 2
+    H2G = 3
+    L2GH = 4
+    GH2L = 5
+    GH2H = 6
+    H2GH = 7
+    G2G = 8
+    AUTO = 9
+
+
+ASYNC_COPY_FLAG = 1
+
+
+class BmConfig(_l.BmConfigStruct):
+    def __init__(self):
+        super().__init__()
+        _l.lib.smem_bm_config_init(ctypes.byref(self))
+
+    def set_nic(self, nic):
+        """An address of this machine, tcp://a.b.c.d:port: TCP uses its network interface."""
+        self.hcom_url = nic.encode()
+
+
+_world_size = 0
+
+
+def initialize(store_url, world_size, device_id, config):
+    global _world_size  # pylint: disable=global-statement
+    code = _l.lib.smem_bm_init(store_url.encode(), world_size, device_id & 0xFFFF, ctypes.byref(config))
+    if code == 0:
+        _world_size = world_size
+    return code
+
+
+def uninitialize(flags=0):
+    _l.lib.smem_bm_uninit(flags)
+
+
+def bm_rank_id():
+    """The rank; 2**32-1 if there is none."""
+    return _l.lib.smem_bm_get_rank_id()
+
+
+def create(id, local_dram_size, local_hbm_size, data_op_type=BmDataOpType.SDMA, flags=0):  # pylint: disable=redefined-builtin
+    """A pool of equal parts. This process is a member after join()."""
+    return BigMemory(_l.lib.smem_bm_create(id, _world_size, data_op_type, local_dram_size, local_hbm_size, flags))
+
+
+def create2(id, local_dram_size=0, local_hbm_size=0, max_dram_size=None,  # pylint: disable=redefined-builtin
+            max_hbm_size=None, data_op_type=BmDataOpType.SDMA, flags=0, tag="", tag_op_info="", shm_fd=None):
+    """The same with parts that differ by member; the maxima are the same in all members. shm_fd: the host part."""
+    options = _l.BmOptions(
+        max_dram_size=local_dram_size if max_dram_size is None else max_dram_size,
+        max_hbm_size=local_hbm_size if max_hbm_size is None else max_hbm_size, local_dram_size=local_dram_size,
+        local_hbm_size=local_hbm_size, data_op_type=data_op_type, flags=flags | (0 if shm_fd is None else 1 << 8),
+        tag=tag.encode(), tag_op_info=tag_op_info.encode(), shm_fd=-1 if shm_fd is None else shm_fd)
+    return BigMemory(_l.lib.smem_bm_create2(id, ctypes.byref(options)))
+
+
+class BigMemory:
+    """A pool. Addresses are numbers. Methods raise RuntimeError."""
+
+    def __init__(self, handle):
+        _l.checked(0 if handle else None)
+        self._handle = handle
+
+    def join(self, flags=0):
+        _l.checked(_l.lib.smem_bm_join(self._handle, flags))
+
+    def leave(self, flags=0):
+        _l.checked(_l.lib.smem_bm_leave(self._handle, flags))
+
+    def destroy(self):
+        handle, self._handle = self._handle, None
+        if handle:
+            _l.lib.smem_bm_destroy(handle)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.destroy()
+
+    def local_mem_size(self, mem_type=BmMemType.DEVICE):
+        return _l.lib.smem_bm_get_local_mem_size_by_mem_type(self._handle, mem_type)
+
+    def peer_rank_ptr(self, peer_rank, mem_type=BmMemType.DEVICE):
+        address = _l.lib.smem_bm_ptr_by_mem_type(self._handle, mem_type, peer_rank)
+        _l.checked(0 if address else None)
+        return address
+
+    def get_rank_id_by_gva(self, gva):
+        """2**32-1: the address isn't in the pool."""
+        return _l.lib.smem_bm_get_rank_id_by_gva(self._handle, gva)
+
+    def register(self, addr, size):
+        return _l.lib.smem_bm_register_user_mem(self._handle, addr, size)
+
+    def unregister(self, addr):
+        return _l.lib.smem_bm_unregister_user_mem(self._handle, addr)
+
+    def copy_data(self, src_ptr, dst_ptr, size, type, flags=0):  # pylint: disable=redefined-builtin
+        params = _l.CopyParams(src_ptr, dst_ptr, size)
+        _l.checked(_l.lib.smem_bm_copy(self._handle, ctypes.byref(params), type, flags))
+
+    def copy_data_batch(self, src_addrs, dst_addrs, sizes, count, type, flags=0):  # pylint: disable=redefined-builtin
+        """Returns 0 or a code."""
+        if not count == len(src_addrs) == len(dst_addrs) == len(sizes):
+            raise ValueError("count isn't the length of each list")
+        params = _l.BatchParams(_l.array_of(ctypes.c_void_p, src_addrs), _l.array_of(ctypes.c_void_p, dst_addrs),
+                                _l.array_of(ctypes.c_uint64, sizes), count)
+        return _l.lib.smem_bm_copy_batch(self._handle, ctypes.byref(params), type, flags)
+
+    def copy_data_2d(self, src_ptr, src_pitch, dst_ptr, dst_pitch, width, height, type,  # pylint: disable=redefined-builtin
+                     flags=0):
+        _l.checked(_l.lib.smem_bm_copy_2d(self._handle, src_ptr, src_pitch, dst_ptr, dst_pitch, width, height, type, flags))
+
+    def wait(self):
+        """Waits for all copies with ASYNC_COPY_FLAG. Returns 0 or a code."""
+        return _l.lib.smem_bm_wait(self._handle)
+
+    # ---- additions
+
+    def barrier(self, size):
+        """The first `size` members wait for each other."""
+        _l.checked(_l.lib.smem_bm_barrier(self._handle, size))
+
+    def path(self, peer_rank, mem_type=BmMemType.DEVICE):
+        """"load_store: reason": the way to a part of a member."""
+        text = ctypes.create_string_buffer(1024)
+        if _l.lib.smem_bm_path(self._handle, mem_type, peer_rank, text, len(text)) < 0:
+            raise RuntimeError(_l.last_error())
+        return text.value.decode(errors="replace")
+
+    def counter(self, operation):
+        """What the calls of an operation ("copy", "copy_batch", ...) have done: calls, failures, pieces, bytes."""
+        counter = _l.Counter()
+        _l.checked(_l.lib.smem_bm_get_counter(self._handle, operation.encode(), ctypes.byref(counter)))
+        return {name: getattr(counter, name) for name, _ in counter._fields_}
+
+    @property
+    def has_one_address_space(self):
+        return _l.lib.smem_bm_has_one_address_space(self._handle)

@@ -1,0 +1,54 @@
+// Card: what a member tells all others when it joins. Rules: which way members with given tags use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <hmc/pool.hpp>
+
+#include "runtime/base/bytes.hpp"
+
+namespace hmc::pool {
+
+struct Card {
+  base::Bytes settings;  ///< the same in all members: see settings_of
+  std::uint64_t host_bytes = 0;
+  std::uint64_t device_bytes = 0;
+  std::int32_t device_type = 0;
+  std::int32_t device = 0;
+  std::uint64_t machine = 0;
+  std::string node;  ///< HMC_NODE
+  std::string local_name;
+  std::string tag;
+
+  base::Bytes encode() const;
+  /// Throws Error{refused}.
+  static Card decode(base::ByteView bytes);
+  bool is_on_node_of(const Card& other) const noexcept { return machine == other.machine && node == other.node; }
+};
+
+/// Rounds the strides up, and checks the options. Throws Error{invalid_argument}.
+PoolOptions checked(PoolOptions options);
+base::Bytes settings_of(const PoolOptions& options);
+
+class Rules {
+ public:
+  Rules() = default;
+  /// Throws Error{invalid_argument}, with the rule.
+  explicit Rules(std::string_view text);
+  /// The way of the first rule for members with these tags.
+  std::optional<PoolWay> way_between(const std::string& a, const std::string& b) const;
+  bool names(PoolWay way) const noexcept;
+
+ private:
+  struct Rule {
+    std::string a, b;
+    PoolWay way{};
+  };
+  std::vector<Rule> rules_;
+};
+
+}  // namespace hmc::pool

@@ -1,0 +1,382 @@
+#include "runtime/pool/copies.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <hmc/error.hpp>
+
+#include "runtime/transport/shm/peer_reads.hpp"
+
+namespace hmc::pool {
+
+using base::Status;
+using rma::Endpoint;
+
+namespace {
+
+constexpr std::size_t relay_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_in_flight = 64;
+
+[[noreturn]] void refuse_copy(std::string text) { throw Error(Code::invalid_argument, "Pool::copy", std::move(text)); }
+
+void check(const Status& status, int rank) {
+  if (status.ok()) return;
+  ErrorDetail detail;
+  // The Endpoint doesn't know a removed peer.
+  detail.code = status.code == Code::not_found ? Code::peer_failed : status.code;
+  detail.operation = "Pool::copy";
+  detail.peer = rank;
+  detail.sys_errno = status.sys_errno;
+  detail.message = status.what != nullptr ? status.what : "the copy failed";
+  throw Error(std::move(detail));
+}
+
+PoolDirection direction_of(const Piece& piece) {
+  using D = PoolDirection;
+  const auto of = [](bool to_device, bool from_device, D hh, D hd, D dh, D dd) {
+    return from_device ? (to_device ? dd : dh) : (to_device ? hd : hh);
+  };
+  const Side& to = piece.destination;
+  const Side& from = piece.source;
+  if (!from.is_global)
+    return of(to.is_device, from.is_device, D::host_to_global_host, D::host_to_global_device, D::device_to_global_host,
+              D::device_to_global_device);
+  if (!to.is_global)
+    return of(to.is_device, from.is_device, D::global_host_to_host, D::global_host_to_device, D::global_device_to_host,
+              D::global_device_to_device);
+  return of(to.is_device, from.is_device, D::global_host_to_global_host, D::global_host_to_global_device,
+            D::global_device_to_global_host, D::global_device_to_global_device);
+}
+
+void check_direction(const Piece& piece, PoolDirection wanted) {
+  if (wanted == PoolDirection::automatic) return;
+  if (wanted == PoolDirection::global_to_global && piece.source.is_global && piece.destination.is_global) return;
+  const PoolDirection found = direction_of(piece);
+  if (found != wanted) refuse_copy(fmt::format("the copy is {}, not {}", name_of(found), name_of(wanted)));
+}
+
+bool overlap(const void* a, const void* b, std::size_t bytes) noexcept {
+  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+  return (x > y ? x - y : y - x) < bytes;
+}
+
+void check_destinations(std::span<const PoolCopy> pieces) {
+  std::vector<const PoolCopy*> sorted;
+  for (const PoolCopy& each : pieces) sorted.push_back(&each);
+  std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->destination < b->destination; });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (static_cast<std::byte*>(sorted[i - 1]->destination) + sorted[i - 1]->bytes > sorted[i]->destination)
+      refuse_copy("two pieces of a batch have overlapping destinations");
+}
+
+}  // namespace
+
+// ---- what the addresses are
+
+/// Transfers of the Endpoint that this call has started.
+struct Copies::InFlight {
+  InFlight(Endpoint* to, base::Deadline until) : endpoint(to), deadline(until) {}
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+  ~InFlight() {
+    for (auto& [transfer, rank] : transfers) endpoint->abandon(transfer);
+  }
+  void add(Endpoint& of, const Endpoint::Transfer& transfer, int rank) {
+    endpoint = &of;
+    transfers.emplace_back(transfer, rank);
+    if (transfers.size() >= most_in_flight) finish();
+  }
+  void finish() {
+    for (auto& [transfer, rank] : transfers) check(endpoint->wait(transfer, deadline), rank);
+    transfers.clear();
+  }
+  Endpoint* endpoint;
+  base::Deadline deadline;
+  std::vector<std::pair<Endpoint::Transfer, int>> transfers;
+};
+
+Side Copies::global_side(const PoolPlace& place, std::size_t bytes, Batch& batch) {
+  auto found = std::find_if(batch.members.begin(), batch.members.end(),
+                            [&](const auto& each) { return each.first == place.rank; });
+  if (found == batch.members.end()) found = batch.members.insert(found, {place.rank, members_.use(place.rank)});
+  const Member* const member = found->second.get();
+  if (member == nullptr)
+    throw Error(Code::peer_failed, "Pool::copy", fmt::format("rank {} isn't a member", place.rank));
+  const std::uint64_t limit = member->bytes(place.part);
+  if (bytes > limit || place.offset > limit - bytes)
+    throw Error(Code::out_of_range, "Pool::copy",
+                fmt::format("{} bytes from offset {} of the {} part of rank {}, which has {}", bytes, place.offset,
+                            name_of(place.part), place.rank, limit));
+  Side side;
+  side.is_global = true;
+  side.is_device = place.part == PoolPart::device;
+  side.member = member;
+  side.rank = place.rank;
+  side.part = place.part;
+  side.offset = place.offset;
+  if (place.part == PoolPart::host) {
+    side.owner = memory::host_owner();
+    if (member->host != nullptr) side.direct = member->host + place.offset;
+  } else if (member->device != nullptr) {
+    side.owner = memory::owner_of(*member->device);
+    side.direct = member->device->address + place.offset;
+  }
+  return side;
+}
+
+Side Copies::side_of(const void* address, std::size_t bytes, Batch& batch) {
+  if (address == nullptr) refuse_copy("an address is null");
+  if (members_.addresses().contains(address)) return global_side(members_.place_of(address), bytes, batch);
+  Side side;
+  side.direct = static_cast<std::byte*>(const_cast<void*>(address));
+  side.owner = memory::devices_present() ? memory::known_owner_of(address) : memory::host_owner();
+  side.is_device = !memory::is_host_accessible(side.owner);
+  return side;
+}
+
+Piece Copies::piece_of(const PoolCopy& copy, PoolDirection direction, Batch& batch) {
+  if (copy.bytes == 0) refuse_copy("a copy of 0 bytes");
+  if (overlap(copy.destination, copy.source, copy.bytes)) refuse_copy("source and destination overlap");
+  Piece piece{side_of(copy.destination, copy.bytes, batch), side_of(copy.source, copy.bytes, batch), copy.bytes};
+  if (!piece.destination.is_global && !piece.source.is_global) refuse_copy("neither address is in the pool");
+  check_direction(piece, direction);
+  return piece;
+}
+
+Batch Copies::resolve(std::span<const PoolCopy> pieces, PoolDirection direction) {
+  if (!members_.is_member()) throw Error(Code::closed, "Pool::copy", "this process isn't a member of the pool");
+  check_destinations(pieces);
+  Batch batch;
+  batch.pieces.reserve(pieces.size());
+  for (const PoolCopy& each : pieces) batch.pieces.push_back(piece_of(each, direction, batch));
+  return batch;
+}
+
+// ---- moving the bytes
+
+void Copies::copy(void* destination, const void* source, std::size_t bytes, PoolDirection direction) {
+  if (!members_.is_member()) throw Error(Code::closed, "Pool::copy", "this process isn't a member of the pool");
+  Batch batch;
+  const Piece piece = piece_of({destination, source, bytes}, direction, batch);
+  InFlight in_flight(nullptr, deadline());
+  run_piece(piece, in_flight);
+  in_flight.finish();
+}
+
+void Copies::run(const Batch& batch) {
+  InFlight in_flight(nullptr, deadline());
+  for (const Piece& each : batch.pieces) run_piece(each, in_flight);
+  in_flight.finish();
+}
+
+void Copies::run_piece(const Piece& piece, InFlight& in_flight) {
+  const Side& to = piece.destination;
+  const Side& from = piece.source;
+  if (to.is_host_memory() && from.is_host_memory()) {
+    std::memcpy(to.direct, from.direct, piece.bytes);
+    return;
+  }
+  if (to.direct != nullptr && from.direct != nullptr)
+    return check(memory::copy_between(to.direct, to.owner, from.direct, from.owner, piece.bytes),
+                 to.is_global ? to.rank : from.rank);
+  const auto is_far = [](const Side& side) {
+    return side.direct == nullptr && !side.is_device && side.member->far >= 0;
+  };
+  Endpoint::Transfer transfer;
+  if (is_far(to) && from.is_host_memory()) {
+    check(members_.endpoint().put(to.member->far, to.offset, from.direct, piece.bytes, transfer), to.rank);
+    return in_flight.add(members_.endpoint(), transfer, to.rank);
+  }
+  if (is_far(from) && to.is_host_memory()) {
+    check(members_.endpoint().get(from.member->far, from.offset, to.direct, piece.bytes, transfer), from.rank);
+    return in_flight.add(members_.endpoint(), transfer, from.rank);
+  }
+  if (to.is_host_memory()) return read(from, 0, to.direct, piece.bytes);
+  if (from.is_host_memory()) return write(to, 0, from.direct, piece.bytes);
+  relay(piece);
+}
+
+/// Through host memory of this process.
+void Copies::relay(const Piece& piece) {
+  base::Bytes buffer(std::min(piece.bytes, relay_bytes));
+  for (std::size_t done = 0; done < piece.bytes; done += buffer.size()) {
+    const std::size_t bytes = std::min(buffer.size(), piece.bytes - done);
+    read(piece.source, done, buffer.data(), bytes);
+    write(piece.destination, done, buffer.data(), bytes);
+  }
+}
+
+void Copies::read(const Side& from, std::uint64_t at, std::byte* to, std::size_t bytes) {
+  if (from.direct != nullptr)
+    return check(memory::copy_between(to, memory::host_owner(), from.direct + at, from.owner, bytes), from.rank);
+  if (!from.is_device && from.member->far >= 0) {
+    InFlight one(nullptr, deadline());
+    Endpoint::Transfer transfer;
+    check(members_.endpoint().get(from.member->far, from.offset + at, to, bytes, transfer), from.rank);
+    one.add(members_.endpoint(), transfer, from.rank);
+    return one.finish();
+  }
+  if (!from.is_device && from.member->host_path.way == PoolWay::process_copy)
+    return check(
+        transport::PeerReads::read(from.member->process, from.member->remote + from.offset + at, to, bytes, from.rank),
+        from.rank);
+  for (std::size_t done = 0; done < bytes; done += StagedCopy::most_bytes) {
+    const std::size_t part = std::min(bytes - done, StagedCopy::most_bytes);
+    const base::Bytes got = staged(from, at + done, {}, part);
+    if (got.size() != part) throw Error(Code::error, "Pool::copy", "the owner sent another number of bytes");
+    std::memcpy(to + done, got.data(), part);
+  }
+}
+
+void Copies::write(const Side& to, std::uint64_t at, const std::byte* from, std::size_t bytes) {
+  if (to.direct != nullptr)
+    return check(memory::copy_between(to.direct + at, to.owner, from, memory::host_owner(), bytes), to.rank);
+  if (!to.is_device && to.member->far >= 0) {
+    InFlight one(nullptr, deadline());
+    Endpoint::Transfer transfer;
+    check(members_.endpoint().put(to.member->far, to.offset + at, from, bytes, transfer), to.rank);
+    one.add(members_.endpoint(), transfer, to.rank);
+    return one.finish();
+  }
+  if (!to.is_device && to.member->host_path.way == PoolWay::process_copy)
+    return check(
+        transport::PeerReads::write(to.member->process, to.member->remote + to.offset + at, from, bytes, to.rank),
+        to.rank);
+  for (std::size_t done = 0; done < bytes; done += StagedCopy::most_bytes) {
+    const std::size_t part = std::min(bytes - done, StagedCopy::most_bytes);
+    (void)staged(to, at + done, {from + done, part}, part);
+  }
+}
+
+/// By the owner: see Membership::run_staged. `bytes` empty: a read of `size` bytes.
+base::Bytes Copies::staged(const Side& side, std::uint64_t at, std::span<const std::byte> bytes, std::size_t size) {
+  const StagedCopy request{static_cast<std::uint8_t>(side.part), !bytes.empty(), side.offset + at, size};
+  base::Bytes message = request.encode();
+  message.insert(message.end(), bytes.begin(), bytes.end());
+  return members_.call(side.rank, Message::Kind::staged, message, deadline());
+}
+
+void Copies::copy_2d(const Matrix& matrix, PoolDirection direction) {
+  const auto& [destination, destination_pitch, source, source_pitch, width, height] = matrix;
+  if (width == 0 || height == 0) refuse_copy("a matrix without elements");
+  if (destination_pitch < width || source_pitch < width) refuse_copy("a pitch is smaller than the width");
+  std::size_t end = 0;
+  if (__builtin_mul_overflow(std::max(destination_pitch, source_pitch), height, &end))
+    refuse_copy("the pitch is too large");
+  if (destination_pitch == width && source_pitch == width) return copy(destination, source, width * height, direction);
+  std::vector<PoolCopy> rows;
+  rows.reserve(height);
+  for (std::size_t row = 0; row < height; ++row)
+    rows.push_back({static_cast<std::byte*>(destination) + row * destination_pitch,
+                    static_cast<const std::byte*>(source) + row * source_pitch, width});
+  const Batch batch = resolve(rows, direction);
+  const Piece& first = batch.pieces.front();
+  // One strided copy of the device, if each side is one range of one device, or of the host.
+  const auto is_one_range = [&](const Side& begin, const Side& end, std::size_t pitch) {
+    return begin.direct != nullptr && end.direct == begin.direct + (height - 1) * pitch && begin.rank == end.rank;
+  };
+  const Piece& last = batch.pieces.back();
+  const auto* const to = first.destination.is_device ? first.destination.owner.provider : nullptr;
+  const auto* const from = first.source.is_device ? first.source.owner.provider : nullptr;
+  const bool is_one_vendor = to != nullptr ? from == nullptr || from == to : from != nullptr;
+  if (!is_one_vendor || !is_one_range(first.destination, last.destination, destination_pitch) ||
+      !is_one_range(first.source, last.source, source_pitch))
+    return run(batch);
+  memory::Transfer transfer = memory::transfer_between(first.destination.direct, first.destination.owner,
+                                                       first.source.direct, first.source.owner, width);
+  transfer.height = height;
+  transfer.destination_pitch = destination_pitch;
+  transfer.source_pitch = source_pitch;
+  check((to != nullptr ? to : from)->copy(transfer), first.destination.rank);
+}
+
+// ---- in the background, and on streams
+
+void Copies::start(Batch batch) {
+  const auto shared = std::make_shared<Batch>(std::move(batch));
+  background_.run([this, shared] {
+    try {
+      run(*shared);
+    } catch (const Error& error) {
+      const std::lock_guard guard(lock_);
+      if (!failure_) failure_.emplace(error);
+    }
+  });
+}
+
+void Copies::wait(base::Deadline deadline) {
+  if (!background_.wait(deadline)) throw Error(Code::timeout, "Pool::wait", "copies are in flight");
+  reap_streams(false);
+  const std::lock_guard guard(lock_);
+  if (!failure_) return;
+  const Error error = *std::exchange(failure_, std::nullopt);
+  throw Error(error);
+}
+
+Copies::~Copies() { reap_streams(true); }
+
+void Copies::on_stream(void* destination, const void* source, std::size_t bytes, MemoryType type, void* stream) {
+  reap_streams(false);
+  const PoolCopy copy{destination, source, bytes};
+  Batch batch = resolve({&copy, 1}, PoolDirection::automatic);
+  const Piece& piece = batch.pieces.front();
+  const Side& to = piece.destination;
+  const Side& from = piece.source;
+  const auto unsupported = [](const char* why) { throw Error(Code::unsupported, "Pool::copy_on_stream", why); };
+  if (to.direct == nullptr || from.direct == nullptr) unsupported("a part isn't mapped in this process");
+  if (!to.is_device && !from.is_device) unsupported("neither side is device memory");
+  const memory::Provider& provider = memory::provider_for(type);
+  for (const Side* const each : {&to, &from})
+    if (each->is_device && each->owner.provider != &provider) unsupported("the stream is of another vendor");
+  const int device = to.is_device ? to.owner.info.device : from.owner.info.device;
+  const auto queue = provider.borrow_stream(device, stream);
+  check(provider.copy_async(memory::transfer_between(to.direct, to.owner, from.direct, from.owner, bytes), *queue),
+        to.is_global ? to.rank : from.rank);
+  auto done = provider.make_event(device);
+  check(done->record(*queue), -1);
+  const std::lock_guard guard(lock_);
+  stream_uses_.push_back({std::move(batch), std::move(done)});
+}
+
+/// The members of copies that the streams have executed are in use no more.
+void Copies::reap_streams(bool all) noexcept {
+  const std::lock_guard guard(lock_);
+  std::erase_if(stream_uses_, [&](const StreamUse& each) {
+    if (all) (void)each.done->synchronize();
+    return all || each.done->query().code != Code::in_progress;
+  });
+}
+
+// ---- the caller's memory
+
+void Copies::register_memory(void* address, std::size_t bytes) {
+  const auto fail = [](const char* why) { throw Error(Code::invalid_argument, "Pool::register_memory", why); };
+  if (address == nullptr || bytes == 0) fail("a null address, or 0 bytes");
+  if (members_.addresses().contains(address)) fail("the memory is the pool's");
+  const std::lock_guard guard(lock_);
+  const auto found = std::find_if(registered_.begin(), registered_.end(),
+                                  [&](const Registered& each) { return each.address == address; });
+  if (found != registered_.end()) {
+    if (found->bytes != bytes) fail("the address is registered with another size");
+    return;
+  }
+  Registered made{static_cast<std::byte*>(address), bytes, {}};
+  const auto& part = members_.own().device();
+  if (part != nullptr && memory::is_host_accessible(address)) {
+    try {
+      made.pins.push_back(part->provider->pin(part->device, address, bytes));
+    } catch (const Error&) {  // the copies work without
+    }
+  }
+  registered_.push_back(std::move(made));
+}
+
+void Copies::deregister_memory(void* address) noexcept {
+  const std::lock_guard guard(lock_);
+  std::erase_if(registered_, [&](const Registered& each) { return each.address == address; });
+}
+
+}  // namespace hmc::pool

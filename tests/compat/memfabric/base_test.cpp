@@ -1,0 +1,388 @@
+// MemFabric's base API: URLs, defaults, limits, errors, security, ranks. Each test is a process of its own.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <smem_hmc.h>
+#include <smem_trans.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tests/compat/processes.hpp"
+
+namespace hmc::compat {
+namespace {
+
+using testing::Test;
+
+int free_port(int family = AF_INET) {
+  const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage address{};
+  address.ss_family = static_cast<sa_family_t>(family);
+  if (family == AF_INET6) reinterpret_cast<sockaddr_in6&>(address).sin6_addr = in6addr_loopback;
+  socklen_t length = sizeof address;
+  const bool bound = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  ::close(socket);
+  if (!bound) return -1;
+  return ntohs(family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                  : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+std::string local_url() { return fmt::format("tcp://127.0.0.1:{}", free_port()); }
+
+smem_bm_config_t bm_config() {
+  smem_bm_config_t config;
+  EXPECT_EQ(smem_bm_config_init(&config), SMEM_OK);
+  config.initTimeout = 30;
+  return config;
+}
+
+bool has_error(std::string_view part) {
+  return std::string_view(smem_get_last_err_msg()).find(part) != std::string_view::npos;
+}
+
+// ---- errors and log lines
+
+TEST(Base, last_error_belongs_to_its_thread) {
+  EXPECT_EQ(smem_set_log_level(7), SMEM_INVALID_PARAM);
+  EXPECT_TRUE(has_error("smem_set_log_level"));
+  std::string other = "unset";
+  std::thread([&] { other = smem_get_last_err_msg(); }).join();
+  EXPECT_EQ(other, "");
+  EXPECT_TRUE(has_error("smem_set_log_level"));
+  EXPECT_EQ(smem_set_log_level(2), SMEM_OK);
+  EXPECT_TRUE(has_error("smem_set_log_level")) << "a success keeps the last error";
+  EXPECT_NE(std::string(smem_get_and_clear_last_err_msg()), "");
+  EXPECT_STREQ(smem_get_last_err_msg(), "");
+}
+
+std::vector<std::pair<int, std::string>> logged;  // NOLINT: the logger is a C function
+
+TEST(Base, extern_logger_gets_lines_from_its_level) {
+  ASSERT_EQ(smem_set_extern_logger([](int level, const char* text) { logged.emplace_back(level, text); }), SMEM_OK);
+  EXPECT_EQ(smem_init(4), SMEM_INVALID_PARAM);
+  ASSERT_EQ(logged.size(), 1U);
+  EXPECT_EQ(logged[0].first, 3);
+  EXPECT_EQ(logged[0].second, smem_get_last_err_msg());
+  const std::string url = local_url();
+  EXPECT_EQ(smem_create_config_store(url.c_str()), SMEM_OK);
+  EXPECT_EQ(logged.size(), 1U) << "information is below the default level";
+  EXPECT_EQ(smem_set_log_level(1), SMEM_OK);
+  const std::string other = local_url();
+  EXPECT_EQ(smem_create_config_store(other.c_str()), SMEM_OK);
+  EXPECT_EQ(logged.size(), 2U);
+  smem_uninit();
+  smem_set_extern_logger(nullptr);
+}
+
+// ---- defaults and limits
+
+TEST(Base, defaults_are_the_documented_ones) {
+  smem_bm_config_t bm;
+  std::memset(&bm, 0xff, sizeof bm);
+  ASSERT_EQ(smem_bm_config_init(&bm), SMEM_OK);
+  EXPECT_EQ(bm.initTimeout, 120U);
+  EXPECT_EQ(bm.createTimeout, 120U);
+  EXPECT_EQ(bm.controlOperationTimeout, 120U);
+  EXPECT_TRUE(bm.startConfigStoreServer && bm.unifiedAddressSpace && bm.autoRanking);
+  EXPECT_FALSE(bm.startConfigStoreOnly || bm.dynamicWorldSize || bm.hcomTlsConfig.tlsEnable ||
+               bm.storeTlsConfig.tlsEnable);
+  EXPECT_EQ(bm.rankId, UINT16_MAX);
+  EXPECT_EQ(bm.flags, 0U);
+  EXPECT_EQ(bm.hcomUrl[0], 0);
+  smem_shm_config_t shm;
+  ASSERT_EQ(smem_shm_config_init(&shm), SMEM_OK);
+  EXPECT_EQ(shm.shmInitTimeout + shm.shmCreateTimeout + shm.controlOperationTimeout, 360U);
+  EXPECT_TRUE(shm.startConfigStoreServer);
+  smem_trans_config_t trans;
+  ASSERT_EQ(smem_trans_config_init(&trans), SMEM_OK);
+  EXPECT_EQ(trans.initTimeout, 120U);
+  EXPECT_FALSE(trans.startConfigServer);
+  EXPECT_EQ(smem_bm_config_init(nullptr), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_shm_config_init(nullptr), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_trans_config_init(nullptr), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_shm_query_support_data_operation(), SMEMS_DATA_OP_MTE);
+}
+
+TEST(Base, malformed_urls_are_invalid) {
+  for (const char* url :
+       {"", "tcp://", "tcp://127.0.0.1", "127.0.0.1:5000", "udp://127.0.0.1:5000", "tcp://127.0.0.1:1024",
+        "tcp://127.0.0.1:65536", "tcp://127.0.0.1:5000x", "tcp://127.0.0.1:-5000", "tcp://300.0.0.1:5000",
+        "tcp://localhost:5000", "tcp://::1:5000", "tcp://[127.0.0.1]:5000", "tcp://[::1:5000"}) {
+    EXPECT_EQ(smem_create_config_store(url), SMEM_INVALID_PARAM) << url;
+    const smem_bm_config_t config = bm_config();
+    EXPECT_EQ(smem_bm_init(url, 1, 0, &config), SMEM_INVALID_PARAM) << url;
+  }
+  EXPECT_EQ(smem_create_config_store(nullptr), SMEM_INVALID_PARAM);
+}
+
+TEST(Base, arguments_of_init_are_checked) {
+  const std::string url = local_url();
+  const smem_bm_config_t good = bm_config();
+  EXPECT_EQ(smem_bm_init(url.c_str(), 0, 0, &good), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 1025, 0, &good), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, nullptr), SMEM_INVALID_PARAM);
+  const auto rejected = [&](auto&& change) {
+    smem_bm_config_t config = good;
+    change(config);
+    EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_INVALID_PARAM) << smem_get_last_err_msg();
+  };
+  rejected([](smem_bm_config_t& config) { config.unifiedAddressSpace = false; });
+  rejected([](smem_bm_config_t& config) { config.flags = 1; });
+  rejected([](smem_bm_config_t& config) { config.autoRanking = false; });  // rankId is UINT16_MAX
+  rejected([](smem_bm_config_t& config) { config.initTimeout = 0; });
+  rejected([](smem_bm_config_t& config) { config.createTimeout = 0; });
+  rejected([](smem_bm_config_t& config) { std::strcpy(config.hcomUrl, "tcp://203.0.113.7:5000"); });
+  smem_shm_config_t shm;
+  smem_shm_config_init(&shm);
+  EXPECT_EQ(smem_shm_init(url.c_str(), 2, 2, 0, &shm), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_shm_init(url.c_str(), 1025, 0, 0, &shm), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX) << "nothing of the failed calls is left";
+}
+
+TEST(Base, calls_before_init_fail) {
+  int word = 0;
+  void* const handle = &word;
+  smem_copy_params params{&word, &word, 4};
+  EXPECT_EQ(smem_bm_create(0, 1, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0), nullptr);
+  EXPECT_EQ(smem_bm_create2(0, nullptr), nullptr);
+  EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX);
+  EXPECT_EQ(smem_bm_copy(handle, &params, SMEMB_COPY_G2G, 0), SMEM_NOT_INITIALIZED);
+  EXPECT_EQ(smem_bm_copy(nullptr, &params, SMEMB_COPY_G2G, 0), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_bm_join(handle, 0), SMEM_NOT_INITIALIZED);
+  EXPECT_EQ(smem_bm_ptr_by_mem_type(handle, SMEM_MEM_TYPE_HOST, 0), nullptr);
+  EXPECT_EQ(smem_bm_get_rank_id_by_gva(handle, &word), UINT32_MAX);
+  EXPECT_EQ(smem_shm_control_barrier(handle), SMEM_NOT_INITIALIZED);
+  EXPECT_EQ(smem_shm_get_global_rank(handle), UINT32_MAX);
+  EXPECT_EQ(smem_trans_register_mem(handle, &word, 4, 0), SMEM_NOT_INITIALIZED);
+  smem_trans_config_t trans;
+  smem_trans_config_init(&trans);
+  EXPECT_EQ(smem_trans_create("tcp://127.0.0.1:5000", "127.0.0.1:1", &trans), nullptr);
+  trans.role = SMEM_TRANS_NONE;
+  EXPECT_EQ(smem_trans_init(&trans), SMEM_INVALID_PARAM);
+  trans.role = SMEM_TRANS_BOTH;
+  trans.flags = 2;
+  EXPECT_EQ(smem_trans_init(&trans), SMEM_INVALID_PARAM);
+}
+
+// ---- the store
+
+TEST(Base, init_timeout_limits_the_wait_for_the_store) {
+  const std::string url = local_url();
+  smem_bm_config_t config = bm_config();
+  config.startConfigStoreServer = false;
+  config.initTimeout = 1;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_TIMEOUT) << smem_get_last_err_msg();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST(Base, repeated_init_needs_the_same_arguments) {
+  const std::string url = local_url();
+  const smem_bm_config_t config = bm_config();
+  ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 3, 0, &config), SMEM_REPEAT_CALL);
+  EXPECT_EQ(smem_bm_get_rank_id(), 0U);
+  smem_uninit();
+  EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX);
+  ASSERT_EQ(smem_bm_init(url.c_str(), 3, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  smem_uninit();
+}
+
+TEST(Base, process_that_only_serves_is_no_member) {
+  const std::string url = local_url();
+  smem_bm_config_t config = bm_config();
+  config.startConfigStoreOnly = true;
+  ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX);
+  EXPECT_EQ(smem_bm_create(0, 2, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0), nullptr);
+  EXPECT_TRUE(has_error("startConfigStoreOnly"));
+  smem_uninit();
+}
+
+TEST(Base, store_serves_at_an_ipv6_address) {
+  const int port = free_port(AF_INET6);
+  if (port < 0) GTEST_SKIP() << "missing: IPv6";
+  const std::string url = fmt::format("tcp://[::1]:{}", port);
+  const smem_bm_config_t config = bm_config();
+  ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_get_rank_id(), 0U);
+  smem_uninit();
+}
+
+TEST(Base, child_of_fork_begins_anew) {
+  const std::string url = local_url();
+  const smem_bm_config_t config = bm_config();
+  ASSERT_EQ(smem_bm_init(url.c_str(), 4, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    const bool anew = smem_bm_get_rank_id() == UINT32_MAX;
+    const bool joined = smem_bm_init(url.c_str(), 4, 0, &config) == SMEM_OK && smem_bm_get_rank_id() == 1;
+    ::_exit(anew && joined ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(smem_bm_get_rank_id(), 0U);
+  smem_uninit();
+}
+
+// ---- ranks
+
+/// A process that joins the store, reports its rank (-1: the result isn't OK), and ends at a word or a signal.
+struct Ranked {
+  Ranked(const std::string& url, std::uint32_t world)
+      : child([&, this] {
+          const smem_bm_config_t config = bm_config();
+          const bool joined = smem_bm_init(url.c_str(), world, 0, &config) == SMEM_OK;
+          rank_out.put(joined ? static_cast<int>(smem_bm_get_rank_id()) : -1);
+          (void)end_in.get();
+          smem_uninit();
+          return true;
+        }) {}
+  int rank() { return rank_out.get(); }
+  bool end() {
+    end_in.put(0);
+    return child.join();
+  }
+  Pipe rank_out;
+  Pipe end_in;
+  Child child;
+};
+
+TEST(Ranks, automatic_ranks_are_a_permutation_and_freed_ranks_are_assigned_again) {
+  const std::string url = local_url();
+  // The processes race to serve the store; the one that serves must not be killed, so a process of its own does.
+  Pipe ready;
+  Pipe end;
+  Child server([&] {
+    ready.put(smem_create_config_store(url.c_str()));
+    (void)end.get();
+    smem_uninit();
+    return true;
+  });
+  ASSERT_EQ(ready.get(), SMEM_OK);
+  std::vector<std::unique_ptr<Ranked>> all;
+  for (int i = 0; i < 4; ++i) all.push_back(std::make_unique<Ranked>(url, 4));
+  std::set<int> ranks;
+  std::vector<int> by_process;
+  for (auto& one : all) by_process.push_back(one->rank());
+  ranks.insert(by_process.begin(), by_process.end());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
+  EXPECT_EQ(Ranked(url, 4).rank(), -1) << "the world is full";
+  all[2]->child.kill();
+  // The store sees the end of the connection, after which the rank is free.
+  int replaced = -1;
+  std::unique_ptr<Ranked> replacement;
+  for (int tries = 0; tries < 300 && replaced < 0; ++tries) {
+    replacement = std::make_unique<Ranked>(url, 4);
+    replaced = replacement->rank();
+    if (replaced < 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(replaced, by_process[2]);
+  EXPECT_TRUE(replacement->end());
+  for (const int i : {0, 1, 3}) EXPECT_TRUE(all[static_cast<std::size_t>(i)]->end());
+  end.put(0);
+  EXPECT_TRUE(server.join());
+}
+
+TEST(Ranks, processes_race_to_serve_the_store) {
+  const std::string url = local_url();
+  std::vector<std::unique_ptr<Ranked>> all;
+  for (int i = 0; i < 4; ++i) all.push_back(std::make_unique<Ranked>(url, 4));
+  std::set<int> ranks;
+  for (auto& one : all) ranks.insert(one->rank());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
+  for (auto& one : all) one->child.kill();
+}
+
+// ---- security
+
+TEST(Security, tls_setters_fail_closed) {
+  ::unsetenv("HMC_TLS");
+  const std::string url = local_url();
+  const smem_bm_config_t config = bm_config();
+  const char info[] = "tlsCaPath:/etc/ssl;tlsCert:/etc/ssl/cert.pem";
+  EXPECT_EQ(smem_set_conf_store_tls(true, info, sizeof info - 1), SMEM_ERROR);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_ERROR) << "no clear text after the setter";
+  EXPECT_EQ(smem_create_config_store(url.c_str()), SMEM_ERROR);
+  smem_shm_config_t shm;
+  smem_shm_config_init(&shm);
+  EXPECT_EQ(smem_shm_init(url.c_str(), 2, 0, 0, &shm), SMEM_ERROR);
+  smem_trans_config_t trans;
+  smem_trans_config_init(&trans);
+  trans.role = SMEM_TRANS_SENDER;
+  EXPECT_EQ(smem_trans_init(&trans), SMEM_ERROR);
+  EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
+  EXPECT_EQ(smem_set_conf_store_tls(true, nullptr, 0), SMEM_ERROR) << "without HMC_TLS";
+  EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
+  EXPECT_EQ(smem_set_config_store_tls_key("key", 3, "word", 4, nullptr), SMEM_ERROR);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_ERROR);
+  EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
+  smem_bm_config_t with_tls = config;
+  with_tls.storeTlsConfig.tlsEnable = true;
+  std::strcpy(with_tls.storeTlsConfig.caPath, "/etc/ssl/ca.pem");
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &with_tls), SMEM_ERROR);
+  with_tls.storeTlsConfig = {};
+  with_tls.hcomTlsConfig.tlsEnable = true;
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &with_tls), SMEM_ERROR);
+  EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  smem_uninit();
+}
+
+TEST(Security, tls_by_the_secret_is_accepted_and_used) {
+  ::setenv("HMC_SECRET", std::string(64, '5').c_str(), 1);
+  ::setenv("HMC_TLS", "1", 1);
+  const std::string url = local_url();
+  smem_bm_config_t config = bm_config();
+  config.storeTlsConfig.tlsEnable = true;
+  EXPECT_EQ(smem_set_conf_store_tls(true, "", 0), SMEM_OK) << smem_get_last_err_msg();
+  ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_get_rank_id(), 0U);
+  smem_uninit();
+}
+
+TEST(Security, processes_with_another_secret_are_refused) {
+  const std::string url = local_url();
+  const std::string secret(64, '5');
+  ::setenv("HMC_SECRET", secret.c_str(), 1);
+  ::unsetenv("HMC_TLS");
+  Pipe ready;
+  Pipe end;
+  Child server([&] {
+    ready.put(smem_create_config_store(url.c_str()));
+    (void)end.get();
+    smem_uninit();
+    return true;
+  });
+  ASSERT_EQ(ready.get(), SMEM_OK);
+  const auto joins = [&](const std::string& with) {
+    Child client([&] {
+      with.empty() ? ::unsetenv("HMC_SECRET") : ::setenv("HMC_SECRET", with.c_str(), 1);
+      smem_bm_config_t config = bm_config();
+      config.initTimeout = 3;
+      return smem_bm_init(url.c_str(), 2, 0, &config) == SMEM_OK;
+    });
+    return client.join();
+  };
+  EXPECT_FALSE(joins(std::string(64, '6')));
+  EXPECT_FALSE(joins(""));
+  EXPECT_TRUE(joins(secret));
+  end.put(0);
+  EXPECT_TRUE(server.join());
+}
+
+}  // namespace
+}  // namespace hmc::compat

@@ -1,0 +1,227 @@
+// TRANS: transfers between registered memory of named peers.
+#include <algorithm>
+
+#include "tests/compat/memfabric/support.hpp"
+
+namespace hmc::memfabric_test {
+namespace {
+
+std::string id_of(int rank) { return fmt::format("10.1.2.{}:{}", rank + 1, 7000 + rank); }
+
+/// TRANS from init to uninit, with a peer of each rank.
+class TransPeer {
+ public:
+  explicit TransPeer(TestRank& me) : device(me) {
+    if (device.exists()) SMEM_CHECK(smem_set_device_memory(static_cast<int>(device.type)));
+    SMEM_CHECK(smem_trans_config_init(&config));
+    config.role = me.rank % 2 == 0 ? SMEM_TRANS_SENDER : SMEM_TRANS_RECEIVER;
+    config.initTimeout = 50;
+    config.deviceId = device.number;
+    SMEM_CHECK(smem_trans_init(&config));
+    handle = smem_trans_create("hmc://", id_of(me.rank).c_str(), &config);
+    HMC_CHECK_MSG(handle != nullptr, "{}", smem_get_last_err_msg());
+  }
+  ~TransPeer() { smem_uninit(); }
+  TransPeer(const TransPeer&) = delete;
+  TransPeer& operator=(const TransPeer&) = delete;
+
+  Device device;
+  smem_trans_config_t config{};
+  smem_trans_t handle = nullptr;
+};
+
+constexpr std::uint64_t large = 40 * MiB + 12345;  // several chunks
+
+HMC_SPMD_TEST(Trans, peers_write_and_read_registered_memory) {
+  const TransPeer peer(me);
+  for (const bool on_device : {false, true}) {
+    if (on_device && !peer.device.exists()) continue;
+    const LocalMemory memory(large, peer.device, on_device);
+    const LocalMemory local(large, peer.device, on_device);
+    SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), large, 0));
+    SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), large, 0));  // again
+    HMC_CHECK_EQ(smem_trans_register_mem(peer.handle, memory.data(), large - 1, 0), SMEM_INVALID_PARAM);
+    const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+    auto* const remote = reinterpret_cast<std::byte*>(addresses[static_cast<std::size_t>(me.next())]);
+    const std::string next = id_of(me.next());
+    std::uint64_t call = on_device ? 100 : 0;
+    for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{4097}, 2 * MiB, large - 1}) {
+      ++call;
+      local.write(pattern(me.rank, call, bytes));
+      barrier(me);
+      SMEM_CHECK(smem_trans_write(peer.handle, local.data(), next.c_str(), remote + 1, bytes));
+      barrier(me);
+      HMC_CHECK_CLEAN(Pattern({me.previous(), call}).verify(memory.read(1, bytes)));
+      memory.write(pattern(me.rank, call + 50, bytes), 1);
+      barrier(me);
+      SMEM_CHECK(smem_trans_read(peer.handle, local.data(), next.c_str(), remote + 1, bytes));
+      HMC_CHECK_CLEAN(Pattern({me.next(), call + 50}).verify(local.read(0, bytes)));
+      barrier(me);
+    }
+    SMEM_CHECK(smem_trans_deregister_mem(peer.handle, memory.data()));
+    HMC_CHECK_EQ(smem_trans_deregister_mem(peer.handle, memory.data()), SMEM_OBJECT_NOT_EXISTS);
+    barrier(me);
+    std::byte byte{};
+    HMC_CHECK_EQ(smem_trans_read(peer.handle, &byte, next.c_str(), remote, 1), SMEM_INVALID_PARAM);
+    barrier(me);
+  }
+}
+
+HMC_SPMD_TEST(Trans, batches_move_each_piece) {
+  const TransPeer peer(me);
+  // The KV block of the published numbers: 61 pieces of 128 KiB and 61 of 16 KiB, in two registered ranges.
+  std::vector<std::byte> keys(61 * 128 * 1024), values(61 * 16 * 1024);
+  void* ranges[] = {keys.data(), values.data()};
+  std::size_t range_sizes[] = {keys.size(), values.size()};
+  SMEM_CHECK(smem_trans_batch_register_mem(peer.handle, ranges, range_sizes, 2, 0));
+  const auto key_addresses = allgather(me, reinterpret_cast<std::uint64_t>(keys.data()));
+  const auto value_addresses = allgather(me, reinterpret_cast<std::uint64_t>(values.data()));
+  const auto source_keys = pattern(me.rank, 1, keys.size());
+  const auto source_values = pattern(me.rank, 2, values.size());
+  std::vector<const void*> locals;
+  std::vector<void*> remotes;
+  std::vector<std::size_t> sizes;
+  for (std::size_t i = 0; i < 61; ++i) {
+    locals.insert(locals.end(), {&source_keys[i * 131072], &source_values[i * 16384]});
+    remotes.push_back(reinterpret_cast<void*>(key_addresses[static_cast<std::size_t>(me.next())] + i * 131072));
+    remotes.push_back(reinterpret_cast<void*>(value_addresses[static_cast<std::size_t>(me.next())] + i * 16384));
+    sizes.insert(sizes.end(), {131072, 16384});
+  }
+  const std::string next = id_of(me.next());
+  SMEM_CHECK(smem_trans_batch_write(peer.handle, locals.data(), next.c_str(), remotes.data(), sizes.data(), 122));
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(keys));
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 2}).verify(values));
+  // Back, in another order of the pieces.
+  std::vector<std::byte> back(keys.size() + values.size());
+  std::vector<void*> targets;
+  std::size_t at = 0;
+  for (const std::size_t size : sizes) {
+    targets.push_back(&back[at]);
+    at += size;
+  }
+  std::reverse(targets.begin(), targets.end());
+  std::reverse(remotes.begin(), remotes.end());
+  std::reverse(sizes.begin(), sizes.end());
+  SMEM_CHECK(smem_trans_batch_read(peer.handle, targets.data(), next.c_str(), const_cast<const void**>(remotes.data()),
+                                   sizes.data(), 122));
+  for (std::size_t i = 0; i < 122; ++i) {
+    const void* expected = locals[121 - i];
+    HMC_CHECK_EQ(std::memcmp(targets[i], expected, sizes[i]), 0);
+  }
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Trans, addresses_outside_registered_memory_are_invalid) {
+  const TransPeer peer(me);
+  std::vector<std::byte> memory(3 * MiB), local(3 * MiB, std::byte{1});
+  // Two adjacent ranges of three: a transfer may cross from one to the other.
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), MiB, 0));
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, &memory[MiB], MiB, 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  auto* const remote = reinterpret_cast<std::byte*>(addresses[static_cast<std::size_t>(me.next())]);
+  const std::string next = id_of(me.next());
+  const auto write = [&](std::byte* to, std::size_t bytes) {
+    return smem_trans_write(peer.handle, local.data(), next.c_str(), to, bytes);
+  };
+  HMC_CHECK_EQ(write(remote - 1, 2), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(write(remote + 2 * MiB - 1, 2), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(write(remote + 2 * MiB, 1), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(write(remote, 0), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(write(nullptr, 1), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(smem_trans_write(peer.handle, local.data(), next.c_str(), remote, 1, 1), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(smem_trans_write(peer.handle, local.data(), "10.9.9.9:1", remote, 1), SMEM_OBJECT_NOT_EXISTS);
+  HMC_CHECK_EQ(smem_trans_write(peer.handle, local.data(), "not an id", remote, 1), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(smem_trans_write(peer.handle, local.data(), nullptr, remote, 1), SMEM_INVALID_PARAM);
+  // A batch with one such piece moves nothing, whatever its size.
+  std::vector<const void*> locals(20, local.data());
+  std::vector<std::size_t> sizes(20, MiB);
+  std::vector<void*> remotes(20, remote);
+  remotes[19] = remote + MiB + 1;
+  HMC_CHECK_EQ(smem_trans_batch_write(peer.handle, locals.data(), next.c_str(), remotes.data(), sizes.data(), 20),
+               SMEM_INVALID_PARAM);
+  barrier(me);
+  HMC_CHECK_EQ(std::count(memory.begin(), memory.end(), std::byte{0}), static_cast<std::int64_t>(memory.size()));
+  barrier(me);
+  SMEM_CHECK(write(remote + MiB / 2, MiB));
+  barrier(me);
+  HMC_CHECK_EQ(std::count(memory.begin(), memory.end(), std::byte{1}), static_cast<std::int64_t>(MiB));
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Trans, allocated_memory_is_registered) {
+  const TransPeer peer(me);
+  auto* const memory = static_cast<std::byte*>(smem_trans_malloc(peer.handle, 3 * MiB));
+  HMC_CHECK_MSG(memory != nullptr, "{}", smem_get_last_err_msg());
+  HMC_CHECK(smem_trans_malloc(peer.handle, 0) == nullptr);
+  HMC_CHECK(smem_trans_malloc(peer.handle, std::size_t{129} << 30) == nullptr);
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory));
+  const auto data = pattern(me.rank, 1, 3 * MiB);
+  SMEM_CHECK(smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(),
+                              reinterpret_cast<void*>(addresses[static_cast<std::size_t>(me.next())]), data.size()));
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(std::span(memory, 3 * MiB)));
+  HMC_CHECK_EQ(smem_trans_deregister_mem(peer.handle, memory), SMEM_INVALID_PARAM);
+  SMEM_CHECK(smem_trans_free(peer.handle, memory));
+  HMC_CHECK_EQ(smem_trans_free(peer.handle, memory), SMEM_OBJECT_NOT_EXISTS);
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Trans, unique_id_has_one_peer_and_can_be_used_again) {
+  TransPeer peer(me);
+  HMC_CHECK(smem_trans_create("hmc://", id_of(me.next()).c_str(), &peer.config) == nullptr);
+  HMC_CHECK(smem_trans_create("hmc://", "10.1.2.3", &peer.config) == nullptr);
+  std::vector<std::byte> memory(4096);
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), memory.size(), 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(me.next())]);
+  const auto data = pattern(me.rank, 1, 4096);
+  SMEM_CHECK(smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, 4096));
+  barrier(me);
+  if (me.rank == 0) {  // a peer that ends and starts again: the others find it by the same id
+    smem_trans_destroy(peer.handle, 0);
+    peer.handle = smem_trans_create("hmc://", id_of(0).c_str(), &peer.config);
+    HMC_CHECK_MSG(peer.handle != nullptr, "{}", smem_get_last_err_msg());
+    std::fill(memory.begin(), memory.end(), std::byte{0});
+    SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), memory.size(), 0));
+  }
+  barrier(me);
+  SMEM_CHECK(smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, 4096));
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Trans, submitted_transfers_are_in_the_order_of_a_stream) {
+  const TransPeer peer(me);
+  std::vector<std::byte> memory(MiB);
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), MiB, 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(me.next())]);
+  const std::string next = id_of(me.next());
+  const LocalMemory local(MiB, peer.device, true);
+  const auto data = pattern(me.rank, 1, MiB);
+  if (peer.device.exists()) {
+    // The Buffer's copy is queued in its stream; the transfer follows it.
+    const Place place(detail::allocator_for(peer.device.type), peer.device.number);
+    auto work = detail::make_transfers(place, TransferOrder(TransferMode::async, nullptr));
+    (void)work;
+    local.write(data);
+    void* const stream = detail::stream_at(work, place);
+    SMEM_CHECK(smem_trans_write_submit(peer.handle, local.data(), next.c_str(), remote, MiB, stream));
+  } else {
+    local.write(data);
+    SMEM_CHECK(smem_trans_write_submit(peer.handle, local.data(), next.c_str(), remote, MiB, nullptr));
+    int not_a_stream = 0;
+    HMC_CHECK_EQ(smem_trans_write_submit(peer.handle, local.data(), next.c_str(), remote, MiB, &not_a_stream),
+                 SMEM_INVALID_PARAM);
+  }
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
+  SMEM_CHECK(smem_trans_read_submit(peer.handle, local.data(), next.c_str(), remote, MiB, nullptr));
+  HMC_CHECK(local.read(0, MiB) == data);
+  barrier(me);
+}
+
+}  // namespace
+}  // namespace hmc::memfabric_test

@@ -1,0 +1,95 @@
+// Measures pools; not a test: pool_bench --fork 2 [--nodes 2], pool_bench --fork 9 join.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "members.hpp"
+
+namespace hmc::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The fastest of several rounds, in microseconds.
+double fastest_us(int rounds, const std::function<void()>& work) {
+  double best = 1e30;
+  for (int i = 0; i < rounds; ++i) {
+    const auto start = Clock::now();
+    work();
+    best = std::min(best, std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  }
+  return best;
+}
+
+constexpr std::size_t part_bytes = std::size_t{64} << 20;
+
+Pool joined(Process& me) {
+  PoolOptions options;
+  options.name = me.new_name();
+  options.most_members = me.size();
+  options.rank = me.rank();
+  options.host_bytes = part_bytes;
+  Pool pool = Pool::create(me.store(), options);
+  (void)pool.join();
+  me.barrier();
+  return pool;
+}
+
+void copies(Process& me) {
+  Pool pool = joined(me);
+  if (me.rank() == 0) {
+    auto* const there = static_cast<std::byte*>(pool.address(me.size() - 1, PoolPart::host));
+    std::vector<std::byte> from(part_bytes, std::byte{1}), to(part_bytes, std::byte{2});
+    std::printf("path: %s\n%10s %12s %12s %12s %8s\n", pool.path(me.size() - 1, PoolPart::host).why.c_str(), "bytes",
+                "memcpy us", "put us", "get us", "ratio");
+    for (std::size_t bytes = 8; bytes <= part_bytes; bytes *= 8) {
+      const int rounds = bytes <= 4096 ? 2000 : 15;
+      const double local = fastest_us(rounds, [&] { std::memcpy(to.data(), from.data(), bytes); });
+      const double put = fastest_us(rounds, [&] { pool.copy(there, from.data(), bytes); });
+      const double get = fastest_us(rounds, [&] { pool.copy(to.data(), there, bytes); });
+      std::printf("%10zu %12.2f %12.2f %12.2f %8.2f\n", bytes, local, put, get, local / std::max(put, get));
+    }
+    std::vector<PoolCopy> pieces;
+    std::size_t at = 0;
+    for (const std::size_t bytes : {std::size_t{128} << 10, std::size_t{16} << 10})
+      for (int i = 0; i < 61; ++i, at += bytes) pieces.push_back({there + at, from.data() + at, bytes});
+    const double one = fastest_us(50, [&] { pool.copy(there, from.data(), at); });
+    const double batch = fastest_us(50, [&] { pool.copy_batch(pieces); });
+    std::printf("%zu bytes: one copy %.1f us, a batch of %zu pieces %.1f us: %.3f\n", at, one, pieces.size(), batch,
+                batch / one);
+  }
+  me.barrier();
+}
+
+/// The last process joins and leaves a pool of the others.
+void join(Process& me) {
+  PoolOptions options;
+  options.name = me.new_name();
+  options.most_members = me.size();
+  options.host_bytes = std::size_t{4} << 20;
+  const bool is_last = me.rank() == me.size() - 1;
+  Pool pool = Pool::create(me.store(), options);
+  if (!is_last) (void)pool.join();
+  me.barrier();
+  if (is_last) {
+    std::vector<double> us;
+    for (int i = 0; i < 50; ++i) {
+      const auto start = Clock::now();
+      (void)pool.join();
+      us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+      pool.leave();
+    }
+    std::sort(us.begin(), us.end());
+    std::printf("a join into %d members: %.2f ms at best, %.2f ms median, %.2f ms at worst\n", me.size() - 1,
+                us[0] / 1e3, us[us.size() / 2] / 1e3, us.back() / 1e3);
+  }
+  me.barrier();
+}
+
+}  // namespace
+}  // namespace hmc::test
+
+int main(int argc, char** argv) {
+  return hmc::test::run_cases(argc, argv, {{"copies", &hmc::test::copies}, {"join", &hmc::test::join}});
+}

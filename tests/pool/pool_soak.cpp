@@ -1,0 +1,228 @@
+// Processes join, leave and are killed at random while they copy: pool_soak SECONDS [PROCESSES] [NODES] [SEED].
+//
+// Shared by all of them: for each version of the pool, the change and the members that the first process has seen. Each
+// other process must see the same. Each part has blocks of a pattern that depends on its owner's life; each copy
+// that succeeds must have the bytes of one life.
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "members.hpp"
+
+namespace hmc::test {
+namespace {
+
+using spmd::Pattern;
+using Clock = std::chrono::steady_clock;
+
+constexpr int most_members = 8;
+constexpr std::size_t part_bytes = std::size_t{1} << 20, block_bytes = 64 << 10;
+constexpr std::size_t mailbox_bytes = 4096;  // one per rank, after the block
+constexpr std::size_t most_versions = 1U << 20;
+
+struct Common {
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> lives{0}, joins{0}, copies{0}, refused{0};
+  std::atomic<std::uint64_t> kills{0};
+  std::atomic<std::uint32_t> changes[most_versions];
+  std::atomic<std::uint32_t> members[most_versions];
+};
+Common* common = nullptr;
+
+/// The first process stores the value, the others compare.
+void agree(std::atomic<std::uint32_t>& place, std::uint32_t value, const char* what, std::uint64_t version) {
+  std::uint32_t expected = 0;
+  if (!place.compare_exchange_strong(expected, value))
+    HMC_CHECK_MSG(expected == value, "{} of version {}: {:#x} here, {:#x} elsewhere", what, version, value, expected);
+}
+
+void on_change(const PoolChange& change) {
+  const std::uint32_t value =
+      1U << 31 | static_cast<std::uint32_t>(change.rank) << 2 | (change.joined ? 2U : 0U) | (change.died ? 1U : 0U);
+  agree(common->changes[change.version % most_versions], value, "the change", change.version);
+}
+
+void check_members(const Pool& pool) {
+  const std::uint64_t version = pool.version();
+  std::uint32_t mask = 1U << 31;
+  for (const int rank : pool.members()) mask |= 1U << rank;
+  if (pool.version() == version) agree(common->members[version % most_versions], mask, "the members", version);
+}
+
+std::size_t open_files() {
+  std::size_t count = 0;
+  DIR* const folder = ::opendir("/proc/self/fd");
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+struct Life {
+  std::uint64_t number = ++common->lives;
+  Store store = Store::connect();
+  std::mt19937_64 random{number};
+};
+
+/// The first 8 bytes of a block are the life of its owner.
+void check_block(const std::byte* block) {
+  std::uint64_t life = 0;
+  std::memcpy(&life, block, sizeof life);
+  HMC_CHECK(life != 0);
+  check_pattern({0, life}, block + 8, block_bytes - 8, 8);
+}
+
+/// The memory of a part, with the block, before it is in the pool.
+int make_part(std::uint64_t life) {
+  const int fd = ::memfd_create("soak", MFD_CLOEXEC);
+  std::vector<std::byte> block(block_bytes);
+  Pattern{0, life}.fill(block);
+  std::memcpy(block.data(), &life, sizeof life);
+  HMC_CHECK(::ftruncate(fd, static_cast<off_t>(part_bytes)) == 0);
+  HMC_CHECK(::pwrite(fd, block.data(), block_bytes, 0) == static_cast<ssize_t>(block_bytes));
+  return fd;
+}
+
+void copy_somewhere(Life& life, Pool& pool, std::vector<std::byte>& buffer) {
+  const auto members = pool.members();
+  if (members.empty()) return;
+  const int rank = members[life.random() % members.size()];
+  try {
+    switch (life.random() % 3) {
+      case 0:
+        pool.copy(buffer.data(), pool.address(rank, PoolPart::host), block_bytes);
+        check_block(buffer.data());
+        break;
+      case 1: {  // this member's mailbox there
+        void* const mailbox =
+            pool.address(rank, PoolPart::host, block_bytes + static_cast<std::size_t>(pool.rank()) * mailbox_bytes);
+        Pattern{pool.rank(), life.random()}.fill({buffer.data(), mailbox_bytes});
+        const PoolCopy pieces[] = {{mailbox, buffer.data(), mailbox_bytes / 2},
+                                   {static_cast<std::byte*>(mailbox) + mailbox_bytes / 2,
+                                    buffer.data() + mailbox_bytes / 2, mailbox_bytes / 2}};
+        pool.copy_batch(pieces);
+        std::vector<std::byte> back(mailbox_bytes);
+        pool.copy(back.data(), mailbox, mailbox_bytes);
+        // The rank may have another owner since: then the bytes are zero, or partly.
+        if (std::memcmp(back.data(), buffer.data(), mailbox_bytes) != 0) {
+          for (std::size_t i = 0; i < mailbox_bytes; ++i) HMC_CHECK(back[i] == buffer[i] || back[i] == std::byte{0});
+        }
+        break;
+      }
+      default: {
+        const PoolCopy piece{buffer.data(), pool.address(rank, PoolPart::host), block_bytes};
+        pool.copy_async({&piece, 1});
+        pool.wait();
+        check_block(buffer.data());
+      }
+    }
+    ++common->copies;
+  } catch (const Error& error) {
+    HMC_CHECK_MSG(error.code() == Code::peer_failed, "{}", error.what());
+    ++common->refused;
+  }
+}
+
+void one_membership(Life& life) {
+  PoolOptions options;
+  options.name = "soak";
+  options.most_members = most_members;
+  options.host_bytes = options.host_stride = part_bytes;
+  options.host_stride = 2 * part_bytes;
+  options.host_fd = make_part(life.number);
+  Pool pool = Pool::create(life.store, options);
+  ::close(options.host_fd);
+  pool.on_change(&on_change);
+  const int rank = pool.join();
+  ++common->joins;
+  const auto* const own = static_cast<const std::byte*>(pool.address(rank, PoolPart::host));
+  std::vector<std::byte> buffer(block_bytes);
+  for (std::uint64_t rounds = life.random() % 300; rounds > 0 && !common->stop; --rounds) {
+    check_members(pool);
+    copy_somewhere(life, pool, buffer);
+  }
+  check_block(own);
+  std::uint64_t owner = 0;
+  std::memcpy(&owner, own, sizeof owner);
+  HMC_CHECK_EQ(owner, life.number);
+  if (life.random() % 2 == 0) pool.leave();
+}
+
+int live() {
+  std::unique_ptr<Life> life;
+  try {
+    life = std::make_unique<Life>();
+    std::size_t files = 0;
+    while (!common->stop) {
+      one_membership(*life);
+      if (files == 0) files = open_files();
+      HMC_CHECK_EQ(open_files(), files);
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "life %llu: %s\n", life ? static_cast<unsigned long long>(life->number) : 0ULL, error.what());
+    common->stop = true;
+    return 1;
+  }
+}
+
+pid_t start(const std::function<int()>& body, int node) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setenv("HMC_NODE", fmt::format("node{}", node).c_str(), 1);
+  std::exit(body());
+}
+
+int run(int seconds, int processes, int nodes, unsigned seed) {
+  common = new (::mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Common;
+  pid_t store = 0;
+  ::setenv("HMC_STORE", fork_store(store).c_str(), 1);
+  std::vector<pid_t> children;
+  for (int i = 0; i < processes; ++i) children.push_back(start(&live, i % nodes));
+  std::mt19937 random(seed);
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  int failed = 0;
+  while (Clock::now() < end && !common->stop) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 200));
+    const std::size_t victim = random() % children.size();
+    ::kill(children[victim], SIGKILL);
+    int status = 0;
+    ::waitpid(children[victim], &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) failed = 1;
+    ++common->kills;
+    children[victim] = start(&live, static_cast<int>(victim) % nodes);
+  }
+  common->stop = true;
+  for (const pid_t each : children) {
+    int status = 0;
+    ::waitpid(each, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    std::fprintf(stderr, "a process ended with status %#x\n", static_cast<unsigned>(status));
+    failed = 1;
+  }
+  std::printf("seed %u: %llu joins, %llu copies, %llu refused copies, %llu kills\n", seed,
+              static_cast<unsigned long long>(common->joins), static_cast<unsigned long long>(common->copies),
+              static_cast<unsigned long long>(common->refused), static_cast<unsigned long long>(common->kills));
+  if (common->joins < 5 || common->copies < 100) failed = 1;
+  ::kill(store, SIGKILL);
+  return failed;
+}
+
+}  // namespace
+}  // namespace hmc::test
+
+int main(int argc, char** argv) {
+  const auto argument = [&](int index, int other) { return argc > index ? std::atoi(argv[index]) : other; };
+  return hmc::test::run(argument(1, 5), argument(2, 6), argument(3, 1), static_cast<unsigned>(argument(4, 1)));
+}
