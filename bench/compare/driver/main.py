@@ -99,7 +99,7 @@ def measure(options):
     cpu_before = machine.cpu_times()
 
     everyone = contestants.everyone(options.build)
-    names, note = contestants.chosen(options.peers, everyone)
+    names, note = contestants.chosen(options.peers, programs.participants(options.build) if options.apps else everyone)
     everyone = [one for one in everyone if one.name in names]
     layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes, names) if operations else []
     hellos = (plan.hello_layouts(options.mode, options.np, options.nodes, names)
