@@ -1,7 +1,8 @@
 """The step time of data-parallel training with gloo and hmc, in interleaved rounds: steps.py [--rounds N] [MODEL...].
 
 Run by hmcrun. Models: a small transformer and a ResNet-like network. Rank 0 prints medians in milliseconds: a step without
-exchange (all ranks compute at the same time), and what the exchange adds with each backend.
+DistributedDataParallel (all ranks compute at the same time), and what it adds: over a backend that does nothing, gloo, hmc, and
+hmc with its buckets in windows. The ratio is of the exchanges alone: without what DistributedDataParallel itself costs.
 """
 import argparse
 import statistics
@@ -101,10 +102,16 @@ def measure(step):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    groups = {"gloo": dist.group.WORLD, "hmc": dist.new_group(backend="hmc")}
+    groups = {"gloo": dist.group.WORLD, "hmc": dist.new_group(backend="hmc"), "windows": dist.new_group(backend="hmc")}
+    try:
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401
+
+        groups = {"nothing": dist.new_group(backend="fake"), **groups}
+    except ImportError:
+        pass  # torch 1.13
     if dist.get_rank() == 0:
         print(f"torch {torch.__version__}, {dist.get_world_size()} ranks; ms per step\n{'model':12} {'parameters':>10} "
-              f"{'alone':>8} {'+ gloo':>8} {'+ hmc':>8} {'ratio':>7}", flush=True)
+              f"{'alone':>8}" + "".join(f" {'+ ' + name:>10}" for name in groups) + f" {'ratio':>7}", flush=True)
     for each in (Transformer, ResNet):
         if arguments.models and each.__name__.lower() not in arguments.models:
             continue
@@ -113,6 +120,8 @@ def main():
         steps = {"alone": step_of(each(), batch)}
         for name, group in groups.items():
             parallel = nn.parallel.DistributedDataParallel(each(), process_group=group, gradient_as_bucket_view=True)
+            if name == "windows":
+                hmc.torch.use_windows(parallel)
             steps[name] = step_of(parallel, batch)
         times = {name: [] for name in steps}
         for step in steps.values():  # DistributedDataParallel arranges its buckets in the second step
@@ -125,10 +134,10 @@ def main():
         alone = times["alone"]
         added = {name: statistics.median(t - a for t, a in zip(times[name], alone)) for name in groups}
         if dist.get_rank() == 0:
-            ratio = f"{added['gloo'] / added['hmc']:.1f}" if added["hmc"] > 0 else "hidden"
-            count = sum(p.numel() for p in each().parameters())
-            print(f"{each.__name__:12} {count:10} {statistics.median(alone):8.1f} {added['gloo']:8.1f} {added['hmc']:8.1f} {ratio:>7}",
-                  flush=True)
+            exchange = {name: added[name] - added.get("nothing", 0) for name in ("gloo", "windows")}
+            ratio = f"{exchange['gloo'] / exchange['windows']:.1f}" if exchange["windows"] > 0 else "hidden"
+            print(f"{each.__name__:12} {sum(p.numel() for p in each().parameters()):10} {statistics.median(alone):8.1f}" +
+                  "".join(f" {ms:10.1f}" for ms in added.values()) + f" {ratio:>7}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
