@@ -271,7 +271,7 @@ TEST(TcpLink, connections_without_descriptors_are_rejected_and_accepted_later) {
 }
 
 TEST(TcpLink, missing_descriptors_fail_only_known_peers) {
-  const base::Waiter waiter(base::NodePage::create(1), 0, false);
+  const base::Waiter waiter(base::NodePage::create(1), 0, base::WaitMode::spin);
   Station server(0, 2, {.call_ns = 0}, &waiter), client(1);
   RawSocket silent, talks;
   base::UniqueFd last(::dup(0));  // the client's
@@ -298,7 +298,7 @@ TEST(TcpLink, missing_descriptors_fail_only_known_peers) {
 }
 
 TEST(TcpLink, connecting_rank_without_descriptors_names_itself) {
-  const base::Waiter waiter(base::NodePage::create(1), 0, false);
+  const base::Waiter waiter(base::NodePage::create(1), 0, base::WaitMode::spin);
   Station server(1), client(0, 2, {.call_ns = 0}, &waiter);
   const FewDescriptors few;
   EXPECT_STREQ(client.connect(server).what, "this rank has no descriptor left for a connection");

@@ -122,7 +122,7 @@ class TcpWireOfAJob : public TcpWire {
     one_->wire.reset();
   }
   const base::NodePage page_ = base::NodePage::create(2);
-  const base::Waiter waiter_{page_, 0, false};
+  const base::Waiter waiter_{page_, 0, base::WaitMode::spin};
 };
 
 TEST_F(TcpWireOfAJob, lost_connection_ends_the_wait_of_a_rank_without_a_transfer) {
