@@ -212,7 +212,8 @@ TEST(Loop, every_cell_has_a_figure) {
                                     "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64 "
                                     "allgatherv:64 alltoallv:64");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 16) << text;
-  for (const auto name : compare::operation_names) EXPECT_TRUE(has(text, "\"" + std::string(name) + "\"")) << text;
+  for (const auto name : compare::operation_names)
+    EXPECT_TRUE(has(text, std::string("\"").append(name).append("\""))) << text;
   EXPECT_TRUE(has(text, "\"us_p50\"")) << text;
   EXPECT_FALSE(has(text, "\"error\"")) << text;
 }
