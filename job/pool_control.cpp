@@ -71,11 +71,15 @@ PoolControl::PoolControl(std::shared_ptr<Store::Client> client, std::string grou
 }
 
 PoolControl::~PoolControl() {
+  stop();
+  (void)client_->unwatch(watch_);
+}
+
+void PoolControl::stop() noexcept {
   {
     const std::lock_guard guard(events_->lock);
     events_->handler = nullptr;
   }
-  (void)client_->unwatch(watch_);
   loop_.stop();
 }
 

@@ -21,6 +21,7 @@ class PoolControl final : public pool::Control, private bootstrap::PeerLoop::Han
   PoolControl(std::shared_ptr<Store::Client> client, std::string group, pool::Control::Handler& handler);
   ~PoolControl() override;
 
+  void stop() noexcept override;
   const std::string& local_name() const noexcept override { return local_name_; }
   Entry enter(int size, int wanted_rank, base::ByteView card) override;
   std::uint64_t commit() override;

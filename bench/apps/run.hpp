@@ -155,7 +155,8 @@ template <typename Library> class Run {
     library_.barrier();
   }
 
-  /// Steps that take the job's time, by rank 0's clock. Also warms up.
+  /// Steps that take the job's time, by rank 0's clock. Also warms up: by 42 steps, unless they take too long.
+  /// Libraries choose methods, register memory and connect in the first calls.
   template <typename Program> std::size_t steps_of_block(Program& program, Stamps& stamps) {
     std::uint64_t steps = 0;
     for (std::uint64_t tried = 2; steps == 0; tried *= 4) {
@@ -163,9 +164,9 @@ template <typename Library> class Run {
       const std::int64_t begin = now_ns();
       for (std::uint64_t step = 0; step < tried; ++step) program.step(&stamps);
       const double elapsed_s = static_cast<double>(now_ns() - begin) * 1e-9, time = arguments_.setup.cell_seconds;
-      if (elapsed_s > time / 20 || tried >= 512) {
+      if ((elapsed_s > time / 20 && tried >= 32) || elapsed_s > 2 * time || tried >= 512) {
         const double fit = time / (2 * blocks) * static_cast<double>(tried) / elapsed_s;
-        steps = static_cast<std::uint64_t>(std::clamp(fit, 3.0, 2000.0));
+        steps = static_cast<std::uint64_t>(std::clamp(fit, 2.0, 2000.0));
       }
       stamps.clear();
       library_.broadcast(&steps, sizeof steps);

@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 
-import hmc.torch  # noqa: F401: torch 1.13 doesn't find backends
+import hmc.torch
 
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument("--rounds", type=int, default=5)
@@ -33,7 +33,7 @@ def backends():
     if dist.is_mpi_available():
         groups["mpi"] = dist.new_group(backend="mpi")
     try:
-        import torch.testing._internal.distributed.fake_pg  # noqa: F401
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401
 
         groups["nothing"] = dist.new_group(backend="fake")
     except ImportError:
@@ -47,8 +47,15 @@ def calls(size, group):
     whole = torch.zeros(max(size // 4, 1) * ranks)
     parts = list(whole.view(ranks, -1).unbind())
     into = torch.zeros_like(whole)
+    moved = []
     share = torch.zeros(-(-size // 4 // ranks) * ranks)  # all_to_all of `size` bytes on each rank
     exchanged = torch.zeros_like(share)
+
+    def all_reduce_in_window():
+        if dist.get_backend(group) == "hmc" and not moved:
+            hmc.torch.move(tensor, group)
+            moved.append(True)
+        dist.all_reduce(tensor, group=group)
 
     def messages():
         """There and back; the time is of both."""
@@ -66,6 +73,7 @@ def calls(size, group):
                 each.wait()
 
     rows = {"all_reduce": lambda: dist.all_reduce(tensor, group=group),
+            "all_reduce in a window": all_reduce_in_window,
             "all_reduce async": lambda: dist.all_reduce(tensor, group=group, async_op=True).wait(),
             "all_reduce future": lambda: dist.all_reduce(tensor, group=group, async_op=True).get_future().wait(),
             "broadcast": lambda: dist.broadcast(tensor, 0, group=group),

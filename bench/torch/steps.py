@@ -1,7 +1,8 @@
 """The step time of data-parallel training with gloo and hmc, in interleaved rounds: steps.py [--rounds N] [MODEL...].
 
 Run by hmcrun. Models: a small transformer and a ResNet-like network. Rank 0 prints medians in milliseconds: a step without
-exchange (all ranks compute at the same time), and what the exchange adds with each backend.
+DistributedDataParallel (all ranks compute at the same time), and what it adds: over a hook that does nothing, gloo, hmc, and
+hmc with its buckets in windows. The ratio is of the exchanges alone: without what DistributedDataParallel itself costs.
 """
 import argparse
 import statistics
@@ -11,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-import hmc.torch  # noqa: F401: torch 1.13 doesn't find backends
+import hmc.torch
 
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument("--rounds", type=int, default=15)
@@ -74,6 +75,14 @@ class ResNet(nn.Module):
         return nn.functional.cross_entropy(outputs, targets)
 
 
+def without_exchange(state, bucket):
+    """A communication hook that does nothing."""
+    del state
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
 def step_of(model, batch):
     """A function that trains one step."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -101,10 +110,11 @@ def measure(step):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    groups = {"gloo": dist.group.WORLD, "hmc": dist.new_group(backend="hmc")}
+    groups = {"nothing": dist.group.WORLD, "gloo": dist.group.WORLD, "hmc": dist.new_group(backend="hmc"),
+              "windows": dist.new_group(backend="hmc")}
     if dist.get_rank() == 0:
         print(f"torch {torch.__version__}, {dist.get_world_size()} ranks; ms per step\n{'model':12} {'parameters':>10} "
-              f"{'alone':>8} {'+ gloo':>8} {'+ hmc':>8} {'ratio':>7}", flush=True)
+              f"{'alone':>8}" + "".join(f" {'+ ' + name:>10}" for name in groups) + f" {'ratio':>7}", flush=True)
     for each in (Transformer, ResNet):
         if arguments.models and each.__name__.lower() not in arguments.models:
             continue
@@ -113,6 +123,10 @@ def main():
         steps = {"alone": step_of(each(), batch)}
         for name, group in groups.items():
             parallel = nn.parallel.DistributedDataParallel(each(), process_group=group, gradient_as_bucket_view=True)
+            if name == "nothing":
+                parallel.register_comm_hook(None, without_exchange)
+            if name == "windows":
+                hmc.torch.use_windows(parallel)
             steps[name] = step_of(parallel, batch)
         times = {name: [] for name in steps}
         for step in steps.values():  # DistributedDataParallel arranges its buckets in the second step
@@ -125,10 +139,10 @@ def main():
         alone = times["alone"]
         added = {name: statistics.median(t - a for t, a in zip(times[name], alone)) for name in groups}
         if dist.get_rank() == 0:
-            ratio = f"{added['gloo'] / added['hmc']:.1f}" if added["hmc"] > 0 else "hidden"
-            count = sum(p.numel() for p in each().parameters())
-            print(f"{each.__name__:12} {count:10} {statistics.median(alone):8.1f} {added['gloo']:8.1f} {added['hmc']:8.1f} {ratio:>7}",
-                  flush=True)
+            exchange = {name: added[name] - added["nothing"] for name in ("gloo", "windows")}
+            ratio = f"{exchange['gloo'] / exchange['windows']:.1f}" if exchange["windows"] > 0 else "hidden"
+            print(f"{each.__name__:12} {sum(p.numel() for p in each().parameters()):10} {statistics.median(alone):8.1f}" +
+                  "".join(f" {ms:10.1f}" for ms in added.values()) + f" {ratio:>7}", flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -166,6 +166,8 @@ bool SharedGroups::handle(StoreOwner from, const StoreCall& call) {
 void SharedGroups::enter(StoreOwner from, const StoreCall& call) {
   if (const std::string why = refusal_of(call); !why.empty())
     return sink_.fail(from, call.id, Code::invalid_argument, why);
+  if (groups_.size() >= most_groups && !groups_.contains(call.key))
+    return sink_.fail(from, call.id, Code::out_of_memory, "the store has too many groups");
   Group& group = groups_[call.key];
   if (group.members.empty()) group.size = call.number;
   if (group.size != call.number)

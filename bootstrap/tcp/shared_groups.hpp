@@ -54,6 +54,7 @@ class SharedGroups {
   /// False: it isn't a call on groups.
   bool handle(StoreOwner from, const StoreCall& call);
   void forget(StoreOwner owner);
+  static constexpr std::size_t most_groups = 65536;
 
  private:
   struct Member {

@@ -163,6 +163,8 @@ class DirectTeam {
   /// Stores the status as the team's failure and returns it.
   base::Status fail(const base::Status& status) noexcept;
 
+  std::size_t largest_given = 0;  ///< the largest block, in bytes, of the last alltoallv; equal on all ranks
+
   // Temporary vectors of the collectives. They keep their capacity, so that later calls allocate no memory.
   std::vector<const void*> ins;
   std::vector<void*> outs;

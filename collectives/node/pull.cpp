@@ -101,6 +101,7 @@ class Pull {
     }
     if (all.balance != 0) return {};
     block_ = all.largest * args_.call.element_bytes;
+    team_.largest_given = block_;
     if (block_ > stride) {
       if (!fits_ring(team_, args_.call, block_))
         return team_.fail(Status::failure(Code::invalid_argument, "blocks that are too large to go chunk by chunk"));
@@ -274,10 +275,13 @@ class Pull {
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
   }
   Placement show_private(std::size_t bytes) noexcept {
-    // In alltoallv only this rank knows its block lengths. In allgatherv all ranks know the largest block.
-    const bool even = !parts_.irregular() || roles_.collective != Collective::alltoall;
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
-    return team_.show_private(in_, bytes, block, private_buffer_method(roles_.collective, size_, block, even));
+    // In alltoallv only this rank knows its block lengths, and all ranks must run the same trial. They use the largest
+    // block of the previous alltoallv. In allgatherv all ranks know the largest block.
+    const bool differs = parts_.irregular() && roles_.collective == Collective::alltoall;
+    const std::size_t agreed = differs ? team_.largest_given : block;
+    return team_.show_private(in_, bytes, agreed,
+                              private_buffer_method(roles_.collective, size_, std::min(block, agreed)));
   }
   /// Position of this rank's part in an input that a peer exposes in its window or private memory.
   std::size_t begin_at(int peer) const noexcept {

@@ -27,9 +27,9 @@ struct Process {
 };
 Process& process() { return per_process<Process>(); }
 
-[[noreturn]] void reject(std::string_view text) {
+[[noreturn]] void reject(std::string_view text, int lowest_port) {
   throw Failure(SMEM_INVALID_PARAM,
-                fmt::format("'{}' isn't tcp://a.b.c.d:port or tcp://[v6]:port with a port of 1025..65535", text));
+                fmt::format("'{}' isn't a.b.c.d:port or [v6]:port with a port of {}..65535", text, lowest_port));
 }
 
 bool uses_hmc_tls() {
@@ -69,7 +69,7 @@ std::string Url::address() const {
 
 Url parse_place(const std::string& text, int lowest_port) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) reject(text);
+  if (colon == std::string::npos) reject(text, lowest_port);
   std::string_view host(text.data(), colon);
   const std::string_view digits = std::string_view(text).substr(colon + 1);
   Url url;
@@ -77,8 +77,9 @@ Url parse_place(const std::string& text, int lowest_port) {
   if (url.is_v6) host = host.substr(1, host.size() - 2);
   url.host = host;
   const auto [end, error] = std::from_chars(digits.begin(), digits.end(), url.port);
-  if (error != std::errc{} || end != digits.end() || url.port < lowest_port || url.port > 65535) reject(text);
-  if (!is_number(host, url.is_v6)) reject(text);
+  if (error != std::errc{} || end != digits.end() || url.port < lowest_port || url.port > 65535)
+    reject(text, lowest_port);
+  if (!is_number(host, url.is_v6)) reject(text, lowest_port);
   return url;
 }
 
@@ -87,7 +88,8 @@ Url parse_url(const char* text) {
   const std::string_view all(text);
   if (all == "hmc://") return {};
   constexpr std::string_view scheme = "tcp://";
-  if (all.substr(0, scheme.size()) != scheme) reject(all);
+  if (all.substr(0, scheme.size()) != scheme)
+    throw Failure(SMEM_INVALID_PARAM, fmt::format("the URL '{}' doesn't begin with tcp://", all));
   return parse_place(std::string(all.substr(scheme.size())), 1025);
 }
 

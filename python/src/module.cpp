@@ -3,9 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
+#include <hmc/key_value_store.hpp>
 #include <hmc/version.hpp>
 
 #include "python/src/objects.hpp"
@@ -62,7 +65,51 @@ std::unique_ptr<RuntimeObject> init() {
   return std::make_unique<RuntimeObject>(RuntimeObject{std::make_shared<Job>(std::move(*runtime)), {}});
 }
 
+/// For hmc.torch. `set(key, value)` and `get(key, seconds) -> bytes` are functions of the embedding program.
+std::unique_ptr<RuntimeObject> init_over_store(const nb::callable& set, const nb::callable& get, int rank, int size,
+                                               double timeout_s) {
+  hmc::KeyValueStore store;
+  // What a function of the program raises goes through HMC as an exception of C++.
+  std::optional<nb::python_error> raised;
+  const auto call = [&raised](const auto& function) {
+    const nb::gil_scoped_acquire locked;
+    try {
+      return function();
+    } catch (const nb::python_error& error) {
+      raised.emplace(error);
+      throw std::runtime_error("a function of the store has raised an exception");
+    }
+  };
+  store.set = [&](const std::string& key, const std::string& value) {
+    call([&] {
+      set(key, nb::bytes(value.data(), value.size()));
+      return 0;
+    });
+  };
+  store.get = [&](const std::string& key, hmc::Timeout left) {
+    return call([&] {
+      const nb::bytes value(get(key, std::chrono::duration<double>(left).count()));
+      return std::string(value.c_str(), value.size());
+    });
+  };
+  std::optional<hmc::Runtime> runtime;
+  try {
+    const nb::gil_scoped_release unlocked;
+    runtime.emplace(hmc::Runtime::init(
+        store, rank, size, std::chrono::duration_cast<hmc::Timeout>(std::chrono::duration<double>(timeout_s))));
+  } catch (const std::exception&) {
+    throw_if_signalled();
+    if (raised) throw *raised;
+    throw;
+  }
+  throw_if_interrupted();
+  return std::make_unique<RuntimeObject>(RuntimeObject{std::make_shared<Job>(std::move(*runtime)), {}});
+}
+
 void define_runtime(nb::module_& module) {
+  module.def("_init_over_store", init_over_store, "For hmc.torch: set, get, rank, size, timeout in seconds.");
+  module.def("_raise_interrupt", throw_if_interrupted,
+             "For hmc.torch: raises the exception of a signal handler that ended a wait.");
   nb::class_<hmc::Path>(module, "Path", "The wire (transport) to a peer.")
       .def_ro("wire", &hmc::Path::wire, "\"self\", \"shm\", \"verbs\", \"ucx\", \"tcp\", ...")
       .def_ro("direct", &hmc::Path::direct, "True if this rank can load from and store to the peer's windows.")

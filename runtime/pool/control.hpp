@@ -45,6 +45,8 @@ class Control {
   };
 
   virtual ~Control() = default;
+  /// Waits for the handler's functions in progress. Afterwards none is called; the other functions still work.
+  virtual void stop() noexcept = 0;
   /// The name of this process's socket, for its card.
   virtual const std::string& local_name() const noexcept = 0;
   /// Becomes a candidate. Events arrive from now on, some of them before the return.

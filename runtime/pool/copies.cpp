@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include <hmc/error.hpp>
@@ -18,7 +19,7 @@ using rma::Endpoint;
 namespace {
 
 constexpr std::size_t relay_bytes = std::size_t{1} << 20;
-constexpr std::size_t most_in_flight = 64;
+constexpr std::size_t most_in_flight = 256;
 
 [[noreturn]] void refuse_copy(std::string text) { throw Error(Code::invalid_argument, "Pool::copy", std::move(text)); }
 
@@ -76,26 +77,49 @@ void check_destinations(std::span<const PoolCopy> pieces) {
 
 // ---- what the addresses are
 
-/// Transfers of the Endpoint that this call has started.
+/// Transfers of the Endpoint that this call has started. The puts to a member are flushed once, at the end.
 struct Copies::InFlight {
-  InFlight(Endpoint* to, base::Deadline until) : endpoint(to), deadline(until) {}
+  explicit InFlight(base::Deadline until) : deadline(until) {}
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
   ~InFlight() {
     for (auto& [transfer, rank] : transfers) endpoint->abandon(transfer);
   }
-  void add(Endpoint& of, const Endpoint::Transfer& transfer, int rank) {
-    endpoint = &of;
+  void put(Endpoint& by, const Side& to, std::uint64_t at, const std::byte* from, std::size_t bytes) {
+    endpoint = &by;
+    Endpoint::Transfer transfer;
+    check(by.start_put(to.member->far, to.offset + at, from, bytes, transfer), to.rank);
+    add(transfer, to.rank);
+    const std::pair target(to.member->far, to.rank);
+    if (std::find(unflushed.begin(), unflushed.end(), target) == unflushed.end()) unflushed.push_back(target);
+  }
+  void get(Endpoint& by, const Side& from, std::uint64_t at, std::byte* to, std::size_t bytes) {
+    endpoint = &by;
+    Endpoint::Transfer transfer;
+    check(by.get(from.member->far, from.offset + at, to, bytes, transfer), from.rank);
+    add(transfer, from.rank);
+  }
+  void add(const Endpoint::Transfer& transfer, int rank) {
     transfers.emplace_back(transfer, rank);
-    if (transfers.size() >= most_in_flight) finish();
+    if (transfers.size() > most_in_flight) wait_for_first();
+  }
+  void wait_for_first() {
+    check(endpoint->wait(transfers.front().first, deadline), transfers.front().second);
+    transfers.pop_front();
   }
   void finish() {
-    for (auto& [transfer, rank] : transfers) check(endpoint->wait(transfer, deadline), rank);
-    transfers.clear();
+    for (const auto& [far, rank] : unflushed) {
+      Endpoint::Transfer transfer;
+      check(endpoint->flush(far, transfer), rank);
+      transfers.emplace_back(transfer, rank);
+    }
+    unflushed.clear();
+    while (!transfers.empty()) wait_for_first();
   }
-  Endpoint* endpoint;
+  Endpoint* endpoint = nullptr;
   base::Deadline deadline;
-  std::vector<std::pair<Endpoint::Transfer, int>> transfers;
+  std::deque<std::pair<Endpoint::Transfer, int>> transfers;
+  std::vector<std::pair<int, int>> unflushed;
 };
 
 Side Copies::global_side(const PoolPlace& place, std::size_t bytes, Batch& batch) {
@@ -161,13 +185,13 @@ void Copies::copy(void* destination, const void* source, std::size_t bytes, Pool
   if (!members_.is_member()) throw Error(Code::closed, "Pool::copy", "this process isn't a member of the pool");
   Batch batch;
   const Piece piece = piece_of({destination, source, bytes}, direction, batch);
-  InFlight in_flight(nullptr, deadline());
+  InFlight in_flight(deadline());
   run_piece(piece, in_flight);
   in_flight.finish();
 }
 
 void Copies::run(const Batch& batch) {
-  InFlight in_flight(nullptr, deadline());
+  InFlight in_flight(deadline());
   for (const Piece& each : batch.pieces) run_piece(each, in_flight);
   in_flight.finish();
 }
@@ -185,15 +209,8 @@ void Copies::run_piece(const Piece& piece, InFlight& in_flight) {
   const auto is_far = [](const Side& side) {
     return side.direct == nullptr && !side.is_device && side.member->far >= 0;
   };
-  Endpoint::Transfer transfer;
-  if (is_far(to) && from.is_host_memory()) {
-    check(members_.endpoint().put(to.member->far, to.offset, from.direct, piece.bytes, transfer), to.rank);
-    return in_flight.add(members_.endpoint(), transfer, to.rank);
-  }
-  if (is_far(from) && to.is_host_memory()) {
-    check(members_.endpoint().get(from.member->far, from.offset, to.direct, piece.bytes, transfer), from.rank);
-    return in_flight.add(members_.endpoint(), transfer, from.rank);
-  }
+  if (is_far(to) && from.is_host_memory()) return in_flight.put(members_.endpoint(), to, 0, from.direct, piece.bytes);
+  if (is_far(from) && to.is_host_memory()) return in_flight.get(members_.endpoint(), from, 0, to.direct, piece.bytes);
   if (to.is_host_memory()) return read(from, 0, to.direct, piece.bytes);
   if (from.is_host_memory()) return write(to, 0, from.direct, piece.bytes);
   relay(piece);
@@ -213,10 +230,8 @@ void Copies::read(const Side& from, std::uint64_t at, std::byte* to, std::size_t
   if (from.direct != nullptr)
     return check(memory::copy_between(to, memory::host_owner(), from.direct + at, from.owner, bytes), from.rank);
   if (!from.is_device && from.member->far >= 0) {
-    InFlight one(nullptr, deadline());
-    Endpoint::Transfer transfer;
-    check(members_.endpoint().get(from.member->far, from.offset + at, to, bytes, transfer), from.rank);
-    one.add(members_.endpoint(), transfer, from.rank);
+    InFlight one(deadline());
+    one.get(members_.endpoint(), from, at, to, bytes);
     return one.finish();
   }
   if (!from.is_device && from.member->host_path.way == PoolWay::process_copy)
@@ -235,10 +250,8 @@ void Copies::write(const Side& to, std::uint64_t at, const std::byte* from, std:
   if (to.direct != nullptr)
     return check(memory::copy_between(to.direct + at, to.owner, from, memory::host_owner(), bytes), to.rank);
   if (!to.is_device && to.member->far >= 0) {
-    InFlight one(nullptr, deadline());
-    Endpoint::Transfer transfer;
-    check(members_.endpoint().put(to.member->far, to.offset + at, from, bytes, transfer), to.rank);
-    one.add(members_.endpoint(), transfer, to.rank);
+    InFlight one(deadline());
+    one.put(members_.endpoint(), to, at, from, bytes);
     return one.finish();
   }
   if (!to.is_device && to.member->host_path.way == PoolWay::process_copy)

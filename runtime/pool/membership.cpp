@@ -1,8 +1,6 @@
 #include "runtime/pool/membership.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,16 +10,12 @@
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/machine.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
-#include "runtime/transport/shm/peer_reads.hpp"
 
 namespace hmc::pool {
 
 using base::Deadline;
 
 namespace {
-
-/// Of a former member, until its last copy has ended.
-constexpr auto absent_within = std::chrono::seconds(10);
 
 std::uint64_t reserved_bytes(const PoolOptions& options) {
   return static_cast<std::uint64_t>(options.most_members) * (options.host_stride + options.device_stride);
@@ -56,10 +50,12 @@ void Membership::close() noexcept {
   } catch (const Error& error) {
     log_.info("a pool is closed without its store: {}", error.detail().message);
   }
-  control_.reset();
+  // Tasks may still send answers.
+  control_->stop();
   handlers_.reset();
   tellers_.reset();
   service_.reset();
+  control_.reset();
   for (int rank = 0; rank < options_.most_members; ++rank) remove(rank);
 }
 
@@ -182,240 +178,7 @@ void Membership::leave() {
   if (failed) throw Error(*failed);
 }
 
-// ---- connections
-
-bool Membership::goes_by_wire(const Card& card, std::string& why) const {
-  if (!card.is_on_node_of(own_card())) return true;
-  const auto way = rules_.way_between(options_.tag, card.tag);
-  if (way == PoolWay::tcp || way == PoolWay::ucx || way == PoolWay::verbs) why = "a rule";
-  if (!forced_.empty() && forced_ != "shm") why = "HMC_TRANSPORT=" + forced_;
-  return !why.empty();
-}
-
-void Membership::connect_to(int rank, const Card& card, Deadline deadline) {
-  if (card.settings != settings_of(options_))
-    throw Error(Code::mismatch, "Pool::join",
-                fmt::format("rank {} has other limits, strides or rules than this process", rank));
-  std::string why;
-  for (;;) {
-    try {
-      if (goes_by_wire(card, why) || !connect_near(rank, card, deadline, why)) connect_far(rank, card, deadline, why);
-      return;
-    } catch (const Error& error) {
-      const std::unique_lock guard(lock_);
-      if (departed_.contains(rank)) return;
-      if (ended_ || (error.code() != Code::timeout && error.code() != Code::peer_failed) || deadline.expired()) throw;
-    }
-    // The member may have left, and the event is on its way.
-    (void)::poll(nullptr, 0, 1);
-  }
-}
-
-bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std::string& why) {
-  try {
-    Shared mine = own_.share();
-    base::ByteWriter out;
-    out.number(static_cast<std::int32_t>(this->rank())).blob(own_card().encode()).blob(mine.bytes);
-    mine.bytes = out.take();
-    Shared theirs = control_->share(card.local_name, mine, deadline);
-    if (theirs.bytes.empty()) {
-      why = "the member's socket can't be reached";
-      return false;
-    }
-    await_absent(rank, deadline);
-    SharedParts parts = SharedParts::open(std::move(theirs), {card.host_bytes, card.device_bytes,
-                                                              static_cast<MemoryType>(card.device_type), card.device});
-    prepare(rank, card, near_member(rank, card, std::move(parts)));
-    return true;
-  } catch (const Error& error) {
-    if (error.code() == Code::timeout || error.code() == Code::peer_failed) throw;
-    why = error.detail().message;
-    return false;
-  }
-}
-
-/// On the thread of the control plane's local sockets.
-Shared Membership::on_share(Shared theirs) {
-  base::ByteReader in(theirs.bytes);
-  const auto rank = in.number<std::int32_t>();
-  const Card card = Card::decode(in.blob());
-  const base::ByteView memory = in.blob();
-  if (!in.complete() || rank < 0 || rank >= options_.most_members)
-    throw Error(Code::refused, "Pool::join", "a candidate's message can't be read");
-  await_absent(rank, Deadline::after(absent_within));
-  SharedParts parts =
-      SharedParts::open({{memory.begin(), memory.end()}, std::move(theirs.fds)},
-                        {card.host_bytes, card.device_bytes, static_cast<MemoryType>(card.device_type), card.device});
-  prepare(rank, card, near_member(rank, card, std::move(parts)));
-  return own_.share();
-}
-
-Member Membership::near_member(int rank, const Card& card, SharedParts parts) {
-  Member member;
-  member.host_bytes = card.host_bytes;
-  member.device_bytes = card.device_bytes;
-  const auto rule = rules_.way_between(options_.tag, card.tag);
-  if (card.host_bytes > options_.host_stride || card.device_bytes > options_.device_stride)
-    throw Error(Code::refused, "Pool::join", "a member's part exceeds the stride");
-  if (card.host_bytes > 0) connect_host(rank, parts, rule, member);
-  if (card.device_bytes > 0 && parts.device != nullptr && rule != PoolWay::staged) {
-    member.device = std::move(parts.device);
-    member.device_path = {PoolWay::mapped, parts.device_why};
-  } else if (card.device_bytes > 0) {
-    member.device_path = {PoolWay::staged, rule == PoolWay::staged ? "a rule" : parts.device_why};
-  }
-  return member;
-}
-
-/// The rule's way, or the first one that works.
-void Membership::connect_host(int rank, const SharedParts& parts, std::optional<PoolWay> rule, Member& member) {
-  std::string why = rule ? "a rule" : "on this node";
-  const auto try_process = [&] {
-    std::uint64_t seen = 0;
-    const auto status = transport::PeerReads::read(parts.process, parts.nonce_address, &seen, sizeof seen, rank);
-    if (!status.ok() || seen != parts.nonce) {
-      why += "; process copies aren't possible";
-      return false;
-    }
-    member.process = parts.process;
-    member.remote = parts.host_address;
-    member.host_path = {PoolWay::process_copy, why};
-    return true;
-  };
-  if (rule == PoolWay::process_copy && try_process()) return;
-  if (rule != PoolWay::staged) {
-    try {
-      addresses_.map(offset_of(rank), parts.host.get(), member.host_bytes, parts.host_offset);
-      member.host = addresses_.base() + offset_of(rank);
-      member.host_path = {PoolWay::load_store, why + "; its memory is mapped"};
-      return;
-    } catch (const Error& error) {
-      why += "; not mapped: " + error.detail().message;
-      log_.warn("the host part of rank {} can't be mapped: {}", rank, error.detail().message);
-    }
-    if (rule != PoolWay::process_copy && try_process()) return;
-  }
-  member.host_path = {PoolWay::staged, why};
-}
-
-rma::Endpoint& Membership::endpoint() {
-  const std::lock_guard guard(endpoint_lock_);
-  if (endpoint_ == nullptr) {
-    auto part = own_.host() != nullptr ? own_.host()
-                                       : memory::provider_for(MemoryType::CPU).allocate(0, 1, memory::Backing::plain);
-    endpoint_ = std::make_unique<rma::Endpoint>(std::move(part), nullptr, make_wires_(), log_);
-  }
-  return *endpoint_;
-}
-
-/// The wires of both sides, the one of the rule first.
-std::vector<std::string> Membership::wires_for(const Card& card) {
-  std::vector<std::string> wires = endpoint().wire_names();
-  if (const auto rule = rules_.way_between(options_.tag, card.tag))
-    std::stable_partition(wires.begin(), wires.end(), [&](const std::string& each) { return each == name_of(*rule); });
-  return wires;
-}
-
-Member Membership::far_member(const Card& card, int number, const std::string& why) {
-  Member member;
-  member.host_bytes = card.host_bytes;
-  member.device_bytes = card.device_bytes;
-  member.far = number;
-  const std::string path = endpoint().path(number);
-  const std::string reason = why.empty() ? path : fmt::format("{}; no shared memory: {}", path, why);
-  for (const PoolWay way : {PoolWay::verbs, PoolWay::ucx, PoolWay::tcp})
-    if (card.host_bytes > 0 && path.starts_with(name_of(way))) member.host_path = {way, reason};
-  if (card.device_bytes > 0) member.device_path = {PoolWay::staged, "device memory of another node: its owner copies"};
-  return member;
-}
-
-void Membership::connect_far(int rank, const Card& card, Deadline deadline, const std::string& why) {
-  rma::Endpoint& mine = endpoint();
-  const int number = mine.reserve();
-  if (number < 0) throw Error(Code::unavailable, "Pool::join", "too many members on other nodes");
-  try {
-    base::ByteWriter wires;
-    const auto names = wires_for(card);
-    Message offer;
-    offer.kind = Message::Kind::offer;
-    offer.text = fmt::format("{}", fmt::join(names, ","));
-    offer.card = own_card().encode();
-    offer.bytes = mine.offer(number);
-    const base::Bytes sent = offer.encode();
-    const base::Bytes answer = call(rank, Message::Kind::offer, sent, deadline);
-    const auto accept = Message::decode(answer);
-    if (!accept) throw Error(Code::refused, "Pool::join", fmt::format("rank {}'s answer can't be read", rank));
-    mine.connect(number, accept->bytes, accept->text, {});
-    await_absent(rank, deadline);
-    prepare(rank, card, far_member(card, number, why));
-  } catch (...) {
-    mine.remove(number);
-    throw;
-  }
-}
-
-/// On the service thread.
-void Membership::answer_offer(int from, const Message& message) {
-  Message answer;
-  answer.kind = Message::Kind::answer;
-  answer.id = message.id;
-  int number = -1;
-  try {
-    const auto offer = Message::decode(message.bytes);
-    if (!offer) throw Error(Code::refused, "Pool::join", "the offer can't be read");
-    const Card card = Card::decode(offer->card);
-    const auto mine = wires_for(card);
-    Message accept;
-    accept.kind = Message::Kind::accept;
-    for (std::size_t begin = 0; begin <= offer->text.size() && accept.text.empty();) {
-      const std::size_t end = std::min(offer->text.find(',', begin), offer->text.size());
-      const std::string wire = offer->text.substr(begin, end - begin);
-      if (std::find(mine.begin(), mine.end(), wire) != mine.end()) accept.text = wire;
-      begin = end + 1;
-    }
-    if (accept.text.empty())
-      throw Error(Code::unavailable, "Pool::join",
-                  fmt::format("no wire in common: {} here, {} there", fmt::join(mine, ","), offer->text));
-    number = endpoint().reserve();
-    if (number < 0) throw Error(Code::unavailable, "Pool::join", "too many members on other nodes");
-    accept.bytes = endpoint().offer(number);
-    endpoint().connect(number, offer->bytes, accept.text, {});
-    await_absent(from, Deadline::after(absent_within));
-    prepare(from, card, far_member(card, number, {}));
-    number = -1;
-    answer.bytes = accept.encode();
-  } catch (const Error& error) {
-    answer.code = error.code();
-    answer.text = error.detail().message;
-    if (number >= 0) endpoint().remove(number);
-  }
-  control_->post(from, answer.encode());
-}
-
-void Membership::await_absent(int rank, Deadline deadline) {
-  {
-    const std::lock_guard guard(lock_);
-    // Of a candidate that ended before its commit.
-    if (known(rank).prepared) discard(rank, *known(rank).prepared);
-    known(rank).prepared.reset();
-  }
-  while (!table_.is_absent(rank)) {
-    if (deadline.expired())
-      throw Error(Code::timeout, "Pool::join",
-                  fmt::format("copies of the former rank {} haven't ended, or its leave isn't known", rank));
-    (void)::poll(nullptr, 0, 1);
-  }
-}
-
-void Membership::prepare(int rank, const Card& card, Member member) {
-  const std::lock_guard guard(lock_);
-  known(rank).card = card;
-  known(rank).far = member.far;
-  if (known(rank).is_member)
-    table_.put(rank, std::move(member));
-  else
-    known(rank).prepared = std::move(member);
-}
+// ---- the table
 
 /// The member's memory isn't used any more.
 void Membership::discard(int rank, Member& member) noexcept {
@@ -481,7 +244,14 @@ void Membership::on_left(int rank, std::uint64_t version, bool died) {
 /// Under lock_, so that the order is that of the versions.
 void Membership::tell(const PoolChange& change) {
   changed_.notify_all();
-  if (on_change_) tellers_->run([handler = on_change_, change] { handler(change); });
+  if (!on_change_) return;
+  tellers_->run([this, handler = on_change_, change] {
+    try {
+      handler(change);
+    } catch (const std::exception& error) {
+      log_.error("the handler of Pool::on_change has thrown: {}", error.what());
+    }
+  });
 }
 
 void Membership::on_end() {

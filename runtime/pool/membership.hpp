@@ -70,6 +70,8 @@ class Membership final : private Control::Handler {
   void on_call(OnCall handler);
 
  private:
+  /// The time for the last copies of a former member.
+  static constexpr std::chrono::seconds absent_within{10};
   struct Known {
     bool is_member = false;
     Card card;

@@ -8,10 +8,6 @@
 
 #include <hmc/error.hpp>
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000  // Linux 4.17; older kernels take the address as a hint
-#endif
-
 namespace hmc::pool {
 
 namespace {
@@ -22,10 +18,11 @@ constexpr std::uint64_t starts[] = {0x2800'0000'0000, 0x3000'0000'0000, 0x3800'0
                                     0x4800'0000'0000, 0x1800'0000'0000, 0x7e90'0000'0000, 0x7ea0'0000'0000};
 constexpr int no_access = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-/// Null, with errno, if the range isn't free.
+/// Null, with errno, if the range isn't free. The kernel takes a free address as it is, without MAP_FIXED_NOREPLACE,
+/// which old kernels and ThreadSanitizer don't know.
 std::byte* reserve_at(std::uint64_t start, std::uint64_t bytes) noexcept {
   void* const wanted = reinterpret_cast<void*>(start);
-  void* const got = ::mmap(wanted, bytes, PROT_NONE, no_access | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const got = ::mmap(wanted, bytes, PROT_NONE, no_access, -1, 0);
   if (got == MAP_FAILED) return nullptr;
   if (got == wanted) return static_cast<std::byte*>(got);
   ::munmap(got, bytes);

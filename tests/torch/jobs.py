@@ -290,6 +290,51 @@ def test_last_data_of_a_rank_that_exits():
             """.replace("dist.send(tensor + 5, 1)", "works = dist.isend(tensor + 5, 1)"))
 
 
+def test_keyboard_interrupt():
+    """Ctrl-C ends each kind of wait. An interrupted receive may be repeated; the group of an interrupted collective has failed."""
+    output = job(2, """
+        groups = [dist.new_group() for _ in range(5)]
+        into = torch.zeros(3)
+        waits = {
+            "all_reduce": lambda: dist.all_reduce(torch.ones(3), group=groups[0]),
+            "wait": lambda: dist.all_reduce(torch.ones(3), group=groups[1], async_op=True).wait(),
+            "limited wait": lambda: dist.all_reduce(torch.ones(3), group=groups[2], async_op=True).wait(timedelta(seconds=90)),
+            "wait for the worker": lambda: (works.append(dist.all_reduce(torch.ones(3), group=groups[3], async_op=True)),
+                                            works[0].get_future(), time.sleep(0.1), works[0].wait()),
+            "recv": lambda: dist.recv(into, 1, tag=3),
+            "barrier": lambda: dist.barrier(group=groups[4]),
+        }
+        works = []
+        if rank == 0:
+            for name, wait in waits.items():
+                threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+                start = time.monotonic()
+                try:
+                    wait()
+                    raise AssertionError("no exception")
+                except KeyboardInterrupt:
+                    say("interrupted", name, time.monotonic() - start)
+            for group in groups[:1]:
+                try:
+                    dist.all_reduce(torch.ones(3), group=group)
+                    raise AssertionError("no exception")
+                except RuntimeError as error:
+                    say("error", error)
+        dist.barrier()
+        if rank == 0:
+            dist.recv(into, 1, tag=3)
+            assert into.tolist() == [9] * 3
+        else:
+            dist.send(torch.full((3,), 9.0), 0, tag=3)
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor)
+        assert tensor.tolist() == [2, 2]
+        """)
+    times = [float(each) for each in re.findall("interrupted [a-z_ ]+ ([0-9.]+)", output)]
+    assert len(times) == 6 and max(times) < 30, output
+    assert "operation 2]" in re.search("error .*", output).group(0), output
+
+
 def test_exception_ends_the_others():
     output = job(2, """
         if rank == 0:
@@ -328,6 +373,52 @@ def test_no_compiler():
     run([sys.executable, "-m", "hmc.torch", "build"], environment={"CXX": "/nonexistent/g++"})  # a compiled adapter is there
 
 
+def test_backend_in_python():
+    """Without a compiler: an error, or from torch 2.14 on the backend in Python. PATH has neither compiler nor hmcrun's folder."""
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"PATH": cache, "CXX": "", "HMC_TORCH_CACHE": cache}
+        if not finds_backends:
+            output = run([hmcrun, "-np", "2", *python(*program())], None, environment)
+            assert "no C++20 compiler" in output and "install g++" in output, output
+            return
+        check_losses(run([hmcrun, "-np", "2", *python(*program())], environment=environment), 2)
+        names = ["test_all_reduce", "average", "booleans", "test_coalesced", "broadcast_and", "test_reduce_scatter", "all_to_all",
+                 "test_groups", "test_objects", "scalars"]
+        output = run([hmcrun, "-np", "3", sys.executable, os.path.join(folder, "operations.py"), *names], environment=environment)
+        assert output.count("ok test_") >= 10 and "backend in Python is used" in output, output
+        output = job(2, """
+            assert hmc.torch.is_hmc()
+            for size in (3, 100000):
+                into = torch.empty(size)
+                works = [dist.isend(torch.full((size,), float(rank)), 1 - rank, tag=3), dist.irecv(into, 1 - rank, tag=3)]
+                for each in works:
+                    each.wait()
+                assert into.eq(1 - rank).all()
+            gathered = [torch.empty(2) for _ in range(ranks)] if rank == 0 else None
+            dist.gather(torch.full((2,), float(rank)), gathered, 0)
+            assert rank or torch.stack(gathered).tolist() == [[0, 0], [1, 1]]
+            part = torch.empty(2)
+            dist.scatter(part, [torch.full((2,), 5.0), torch.full((2,), 6.0)] if rank == 1 else None, 1)
+            assert part.tolist() == [5 + rank] * 2
+            dist.barrier()
+            if rank == 0:
+                try:
+                    dist.recv(torch.empty(1))
+                    raise AssertionError("recv without a source")
+                except RuntimeError as error:
+                    say("error", error)
+            group = dist.new_group(timeout=timedelta(seconds=2))
+            if rank == 0:
+                try:
+                    dist.all_reduce(torch.ones(3), group=group)
+                    raise AssertionError("no timeout")
+                except RuntimeError as error:
+                    say("timeout", error)
+            dist.barrier()
+            """, environment=environment)
+        assert "error Backend hmc does not support" in output and re.search("timeout .*", output), output
+
+
 def test_compiled_once():
     with tempfile.TemporaryDirectory() as cache:
         output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache}, seconds=300)
@@ -335,287 +426,11 @@ def test_compiled_once():
         check_losses(output, 2)
 
 
-# ---- asynchronous operations
-
-def test_futures_are_done_after_the_wait():
-    job(2, """
-        tensor = torch.ones(4)
-        for i in range(5000):
-            work = dist.all_reduce(tensor, async_op=True)
-            future = work.get_future()
-            if i % 10:
-                work.wait()
-            else:
-                while not work.is_completed():
-                    pass
-            assert future.done(), i
-            assert tensor.tolist() == [2] * 4
-            tensor.fill_(1)
-        into = torch.empty(1)
-        for i in range(500):
-            works = [dist.isend(torch.ones(1) * (rank + i), 1 - rank), dist.irecv(into, 1 - rank)]
-            futures = [each.get_future() for each in works]
-            for each in works:
-                each.wait()
-            assert futures[0].done() and futures[1].done() and into.item() == 1 - rank + i, i
-        """)
-
-
-def test_callbacks_that_wait():
-    """A callback of a future waits for later operations and messages, in each way."""
-    job(2, """
-        def operation():
-            return dist.all_reduce(second, async_op=True)
-        def message():
-            works.append(dist.isend(torch.full((4,), 2.0), 1 - rank))
-            return dist.irecv(second, 1 - rank)
-        works = []
-        for begin in (operation, message):
-            for wait in (lambda work: work.get_future().wait(), lambda work: work.wait(timedelta(seconds=50)), lambda work: work.wait()):
-                for early in (False, True):
-                    first, second = torch.ones(4), torch.ones(4)
-                    started = dist.all_reduce(first, async_op=True)
-                    later = begin() if early else None
-                    def callback(future):
-                        wait(later or begin())
-                        return future.value()
-                    future = started.get_future().then(callback)
-                    future.wait()
-                    assert first.tolist() == second.tolist() == [2] * 4, (first, second)
-        """)
-
-
-def test_order_of_strided_tensors():
-    job(2, """
-        base = torch.ones(8, 2)
-        works = [dist.all_reduce(base[:, 0], async_op=True) for _ in range(3)]
-        for work in works:
-            work.wait()
-        assert base[:, 0].tolist() == [8] * 8 and base[:, 1].tolist() == [1] * 8, base
-        parts = [torch.empty(8) for _ in range(ranks)]
-        works = [dist.all_reduce(base[:, 1], async_op=True), dist.all_gather(parts, base[:, 1], async_op=True),
-                 dist.all_gather([base[:, 0], parts[1]], base[:, 1], async_op=True)]
-        for work in works:
-            work.wait()
-        assert parts[0].tolist() == parts[1].tolist() == base[:, 0].tolist() == [2] * 8, (parts, base)
-        lists = [torch.full((4,), float(rank)), torch.full((4,), float(rank))]
-        out = torch.empty(4)
-        works = [dist.all_reduce(lists[1], async_op=True), dist.reduce_scatter(out, lists, async_op=True)]
-        for work in works:
-            work.wait()
-        assert out.tolist() == ([1] * 4 if rank == 0 else [2] * 4), out
-        """)
-
-
-# ---- other packages
-
-def missing(package):
-    try:
-        __import__(package)
-        return False
-    except ImportError as error:
-        print(f"missing: {error}; ./dev torch installs it")
-        return True
-
-
-def test_accelerate():
-    if missing("accelerate"):
-        sys.exit(77)
-    output = job(2, """
-        from accelerate import Accelerator
-        accelerator = Accelerator(cpu=True)
-        torch.manual_seed(0)
-        model = torch.nn.Linear(8, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
-        model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(data, batch_size=8))
-        for inputs, targets in loader:
-            optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(inputs), targets)
-            accelerator.backward(loss)
-            optimizer.step()
-        losses = accelerator.gather(loss.detach().reshape(1))
-        weight = next(model.parameters()).detach()
-        everyones = [torch.empty_like(weight) for _ in range(ranks)]
-        dist.all_gather(everyones, weight)
-        assert all(torch.equal(each, weight) for each in everyones)
-        say(type(model).__name__, accelerator.num_processes, dist.get_backend(), len(losses))
-        """)
-    assert output.count("DistributedDataParallel 2 hmc 2") == 2, output
-
-
-def test_deepspeed():
-    if missing("deepspeed"):
-        sys.exit(77)
-    output = job(2, """
-        import deepspeed
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-        engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), dist_init_required=False, config={
-            "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2},
-            "optimizer": {"type": "Adam", "params": {"lr": 0.01, "torch_adam": True}}})
-        for step in range(3):
-            torch.manual_seed(10 * step + rank)
-            loss = torch.nn.functional.mse_loss(engine(torch.randn(4, 8)), torch.randn(4, 1))
-            engine.backward(loss)
-            engine.step()
-        weight = next(engine.module.parameters()).detach()
-        everyones = [torch.empty_like(weight) for _ in range(ranks)]
-        dist.all_gather(everyones, weight)
-        assert all(torch.equal(each, weight) for each in everyones)
-        say("trained by DeepSpeed over", dist.get_backend())
-        """, environment={"DS_ACCELERATOR": "cpu"})
-    assert output.count("trained by DeepSpeed over hmc") == 2, output
-
-
-# ---- resources
-
-def test_nothing_is_left_of_groups():
-    rounds = os.environ.get("HMC_TEST_ROUNDS", "200")
-    output = job(2, f"""
-        import gc
-        def resources(expected=None):
-            # Threads end after they have closed their group: waits for what is expected, or until nothing changes.
-            gc.collect()
-            deadline = time.monotonic() + 60
-            now = None
-            while time.monotonic() < deadline:
-                last, now = now, count()
-                if hmc.torch._register.adapter().open_groups() == 1 and now[:3] == (expected or last or ())[:3]:
-                    break
-                time.sleep(0.01 if expected else 0.5)
-            return now
-        def count():
-            status = open("/proc/self/status").read()
-            maps = open("/proc/self/maps").read().count("memfd:")
-            return (len(os.listdir("/proc/self/fd")), int(status.split("Threads:")[1].split()[0]), maps,
-                    int(status.split("VmRSS:")[1].split()[0]))
-        def rounds(count):
-            for i in range(count):
-                group = dist.new_group()
-                tensor = torch.ones(10)
-                dist.all_reduce(tensor, group=group)
-                if i % 10 == 0:
-                    dist.all_reduce(tensor, group=group, async_op=True).wait()
-                    if rank == 0:
-                        dist.send(tensor, 1, group=group)
-                    else:
-                        dist.recv(tensor, 0, group=group)
-                dist.destroy_process_group(group)
-                del group
-            dist.barrier()
-        rounds(50)
-        before = resources()
-        rounds({rounds})
-        after = resources(before)
-        print("before", before, "after", after, flush=True)
-        assert before[:3] == after[:3], (before, after)
-        assert after[3] - before[3] < 20000, (before, after)
-        """)
-    print(re.findall("before.*", output))
-
-
-def test_windows_of_groups():
-    """Windows that end before, with or after their group."""
-    job(2, """
-        old, group = None, dist.new_group()
-        kept = hmc.torch.empty(100000, group=group)
-        dist.destroy_process_group(group)
-        del group
-        for i in range(200):
-            group = dist.new_group()
-            windows = [hmc.torch.empty(1000, group=group) for _ in range(5)]
-            windows[0].fill_(rank + i)
-            if i % 3 == 0:
-                dist.all_reduce(windows[0], group=group, async_op=True).wait()
-            else:
-                dist.all_reduce(windows[0], group=group)
-            assert windows[0].eq(2 * i + 1).all()
-            if i % 2:
-                works = [dist.all_reduce(windows.pop(), group=group, async_op=True) for _ in range(2)]
-                del works  # the worker releases the windows
-            dist.destroy_process_group(group)
-            del group
-            old = windows
-        del windows, old
-        dist.barrier()
-        deadline = time.monotonic() + 60
-        while hmc.torch._register.adapter().open_groups() > 1:
-            assert time.monotonic() < deadline, hmc.torch._register.adapter().open_groups()
-            time.sleep(0.01)
-        dist.destroy_process_group()
-        kept.fill_(4)
-        assert kept.eq(4).all()
-        """)
-
-
-def test_windows_used_again():
-    """Tensors that move to windows, and end at different steps on the ranks."""
-    job(2, """
-        def windows():
-            return open("/proc/self/maps").read().count("memfd:")
-        kept = []
-        for i in range(300):
-            tensor = torch.full((30000 + 1000 * (i % 7),), float(rank + i))
-            view = tensor[1000:2000]
-            hmc.torch.move(tensor)
-            hmc.torch.move(view)  # is there already
-            dist.all_reduce(tensor)
-            assert tensor.eq(2 * i + 1).all() and view.eq(2 * i + 1).all(), i
-            view.fill_(7)
-            assert tensor[1000:2000].eq(7).all()
-            kept.append(tensor)
-            if len(kept) > 1 + 3 * rank:
-                kept.pop(0)
-            if i == 100:
-                before = windows()
-        assert windows() < before + 10, (windows(), before)  # a thread may release a tensor a little later
-        assert hmc.torch.counters()["staged"] == 0, hmc.torch.counters()
-        many = [torch.full((100 + i,), float(i)) for i in range(100)]  # more than a group keeps
-        for each in many:
-            hmc.torch.move(each)
-        for i, each in enumerate(many):
-            dist.all_reduce(each)
-            assert each.eq(2 * i).all(), i
-        del many, kept
-        sizes = [10 ** 5 + 10 ** 6 * i for i in range(3)]
-        for size in sizes * 10:
-            tensor = torch.full((size,), float(rank))
-            hmc.torch.move(tensor)
-            dist.all_reduce(tensor)
-            assert tensor.eq(1).all()
-        """)
-
-
-def test_memory_of_operations():
-    count = os.environ.get("HMC_TEST_OPERATIONS", "100000")
-    output = job(2, f"""
-        def rss():
-            return int(open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
-        tensor, out = torch.ones(16), [torch.ones(16) for _ in range(ranks)]
-        def operations(count):
-            for i in range(count // 5):
-                dist.all_reduce(tensor)
-                dist.all_reduce(tensor, async_op=True).wait()
-                dist.all_gather(out, tensor)
-                dist.broadcast(tensor, 0, async_op=True)
-                work = dist.isend(tensor, 1 - rank)
-                dist.recv(out[0], 1 - rank)
-                work.wait()
-                tensor.fill_(1)
-            dist.barrier()
-        operations(10000)
-        before = rss()
-        operations({count})
-        after = rss()
-        print("KiB before", before, "after", after, flush=True)
-        assert after - before < 4000, (before, after)
-        """)
-    print(re.findall("KiB.*", output))
+def main(tests):
+    for each in sys.argv[1:] or [name for name in tests if name.startswith("test_")]:
+        tests[each]()
+        print(f"ok {each}", flush=True)
 
 
 if __name__ == "__main__":
-    names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
-    for each in names:
-        globals()[each]()
-        print(f"ok {each}", flush=True)
+    main(globals())

@@ -99,7 +99,7 @@ def measure(options):
     cpu_before = machine.cpu_times()
 
     everyone = contestants.everyone(options.build)
-    names, note = contestants.chosen(options.peers, everyone)
+    names, note = contestants.chosen(options.peers, programs.participants(options.build) if options.apps else everyone)
     everyone = [one for one in everyone if one.name in names]
     layouts = plan.layouts(options.mode, machine.cores(), options.np, operations, options.nodes, names) if operations else []
     hellos = (plan.hello_layouts(options.mode, options.np, options.nodes, names)
@@ -115,6 +115,8 @@ def measure(options):
     if options.apps or (options.mode == "full" and not options.op):
         whole_programs = programs.run(names, options, options.rounds or (programs.ROUNDS if options.apps else 3), machine.cores(),
                                       progress)
+        for one in everyone:
+            one.version = one.version or whole_programs["versions"].get(one.name, "")
     progress("")
 
     facts["load_after"] = machine.load()
@@ -125,7 +127,7 @@ def measure(options):
         "rules": [*RULES, APART[settings["apart"]]], "seed": options.seed,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "contestants": [{"name": c.name, "label": c.label, "kind": c.kind, "buffers": c.buffers,
-                         "version": versions(c), "absent": c.missing()} for c in everyone],
+                         "version": versions(c), "absent": "" if c.version else c.missing()} for c in everyone],
         "layouts": every_layout, "rows": results.rows(every_layout, everyone, work.samples, work.missing, work.withdrawn),
         "samples": work.samples, "notes": work.notes + (whole_programs["notes"] if whole_programs else []),
         "failed": sorted({*work.failed, *(whole_programs["failed"] if whole_programs else [])}), "programs": whole_programs,

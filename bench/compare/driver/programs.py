@@ -87,6 +87,7 @@ def measure(settings, say):
                     _once(layout, contestant, rows, number, settings["cell_s"], found)
             layout["rounds"] += 1
     found["failed"] = sorted(found["failed"])
+    found["versions"] = {name: one.version for name, one in by_name.items() if one.version}
     return found
 
 

@@ -6,8 +6,11 @@
 
 All operations of torch.distributed work, on tensors in host memory. Tensors of devices are copied to host memory for each
 operation, except in large all_reduces of CUDA tensors: where HMC can open the device, a window in its memory holds a copy that
-the devices reduce (on one node). The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch
-build`` does it beforehand).
+the devices reduce (on one node).
+
+The adapter is compiled for the installed torch when the first process group is created (``python -m hmc.torch build`` does it
+beforehand). Without a C++ compiler torch 2.14 and newer use a slower backend in Python with fewer operations; older releases
+fail with an error that says what to install.
 
 - ``empty(*sizes, dtype=, group=)``: a tensor in a window. Large reductions of it are without copies. ``move(tensor)``
   moves an existing tensor and its views to a window.
@@ -35,7 +38,8 @@ def _backend(group, device="cpu"):
 
 def is_hmc(group=None):
     """True if the group's backend for tensors on the CPU is HMC."""
-    return _register.adapter().is_hmc(_backend(group))
+    backend = _backend(group)
+    return type(backend).__name__ == "PythonBackend" or _register.adapter().is_hmc(backend)
 
 
 def empty(*sizes, dtype=None, group=None):

@@ -4,6 +4,7 @@ import atexit
 import os
 import sys
 
+import torch
 import torch.distributed as dist
 
 # The seconds for which a process that ends waits for the other ranks, so that they get its last data.
@@ -11,6 +12,7 @@ _exit_timeout_s = 10
 _adapter = None
 _has_failed = False
 _registered = False
+_has_warned = False
 
 
 def adapter():
@@ -56,11 +58,30 @@ def _at_end_of_child():
     util.Finalize(None, _leave_all, exitpriority=0)
 
 
+def _warn_once(text):
+    """On one rank of a node."""
+    global _has_warned
+    if not _has_warned and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
+    _has_warned = True
+
+
 def create_as(name, options):
     """The backend of a group; `name` is what it says it is."""
     import multiprocessing
 
-    module = adapter()
+    from hmc.torch import _build
+
+    try:
+        module = adapter()
+    except _build.BuildError as error:
+        from hmc.torch import _python
+
+        if not _python.is_possible():
+            raise
+        _warn_once(f"hmc.torch: {error}\nThe backend in Python is used instead. It is slower and has fewer operations: "
+                   "help(hmc.torch._python)")
+        return _python.PythonBackend(options)
     if multiprocessing.parent_process() is not None:
         _at_end_of_child()
     return module.create(options.store, options.group_rank, options.group_size, int(options.timeout.total_seconds() * 1000), name,
@@ -81,7 +102,9 @@ def register():
     _registered = True
     if "HMC" not in dist.Backend._plugins:
         try:
-            dist.Backend.register_backend("hmc", create, extended_api=True, devices=["cpu", "cuda"])
+            # Without a GPU only the CPU: else torch 2.15 looks for a GPU's stream in each barrier, 10 us.
+            devices = ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
+            dist.Backend.register_backend("hmc", create, extended_api=True, devices=devices)
         except TypeError:  # before 2.1
             dist.Backend.register_backend("hmc", create, extended_api=True)
     aliases = [each.strip().lower() for each in os.environ.get("HMC_TORCH_ALIAS", "").split(",") if each.strip()]

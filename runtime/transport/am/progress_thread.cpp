@@ -19,9 +19,13 @@ namespace hmc::transport::am {
 namespace {
 
 using std::chrono::microseconds;
-constexpr microseconds first_nap{50};
+/// Longer than most exchanges of a step: a thread that wakes more often takes time from the computation on its core. A
+/// heat equation with a step of 0.7 ms lost 95 us per step with 50 us, and 64 us with 400 us.
+constexpr microseconds first_nap{400};
 /// This is the longest delay of a peer's request after the owner stops making progress.
 constexpr microseconds longest_nap{1000};
+/// Between attempts to make progress while a connection is being made.
+constexpr microseconds connecting_nap{50};
 constexpr std::chrono::nanoseconds forever{-1};
 
 }  // namespace
@@ -59,7 +63,7 @@ void ProgressThread::run() noexcept {
     wire_.awake();
     leave_it_to_the_owner(driven);
     // During a connection attempt arm() returns false although this thread has no work: sleep instead of spinning.
-    if (wire_.serve() == 0 && !armed && !sleep(false, first_nap)) return;
+    if (wire_.serve() == 0 && !armed && !sleep(false, connecting_nap)) return;
   }
 }
 

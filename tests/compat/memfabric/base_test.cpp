@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <smem_hmc.h>
 #include <smem_trans.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -223,6 +225,9 @@ TEST(Base, store_serves_at_an_ipv6_address) {
 }
 
 TEST(Base, child_of_fork_begins_anew) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer has no threads in the child of a process with threads";
+#endif
   const std::string url = local_url();
   const smem_bm_config_t config = bm_config();
   ASSERT_EQ(smem_bm_init(url.c_str(), 4, 0, &config), SMEM_OK) << smem_get_last_err_msg();
@@ -352,6 +357,74 @@ TEST(Security, tls_by_the_secret_is_accepted_and_used) {
   ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
   EXPECT_EQ(smem_bm_get_rank_id(), 0U);
   smem_uninit();
+}
+
+/// Forwards one connection from `listener` to the port on 127.0.0.1 until an end closes, and returns all bytes.
+std::string forward(int listener, int port) {
+  const int from = ::accept(listener, nullptr, nullptr);
+  const int to = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(to, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  std::string seen;
+  std::array<pollfd, 2> ends = {{{from, POLLIN, 0}, {to, POLLIN, 0}}};
+  for (bool open = true; open;) {
+    (void)::poll(ends.data(), ends.size(), -1);
+    for (std::size_t i = 0; i < 2 && open; ++i) {
+      if (ends[i].revents == 0) continue;
+      std::array<char, 4096> buffer;
+      const ssize_t bytes = ::recv(ends[i].fd, buffer.data(), buffer.size(), 0);
+      open = bytes > 0 && ::send(ends[1 - i].fd, buffer.data(), static_cast<std::size_t>(bytes), MSG_NOSIGNAL) == bytes;
+      if (open) seen.append(buffer.data(), static_cast<std::size_t>(bytes));
+    }
+  }
+  ::close(from);
+  ::close(to);
+  return seen;
+}
+
+/// What an observer of the network sees while a process gets a rank from the store.
+std::string observed(const char* tls) {
+  ::setenv("HMC_SECRET", std::string(64, '5').c_str(), 1);
+  ::setenv("HMC_TLS", tls, 1);
+  const int port = free_port();
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(listener, 1), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
+  Pipe ready;
+  Pipe end;
+  Child server([&] {
+    ready.put(smem_create_config_store(fmt::format("tcp://127.0.0.1:{}", port).c_str()));
+    (void)end.get();
+    return true;
+  });
+  EXPECT_EQ(ready.get(), SMEM_OK);
+  Child client([&] {
+    smem_bm_config_t config = bm_config();
+    config.startConfigStoreServer = false;
+    const std::string url = fmt::format("tcp://127.0.0.1:{}", ntohs(address.sin_port));
+    return smem_bm_init(url.c_str(), 2, 0, &config) == SMEM_OK;
+  });
+  const std::string seen = forward(listener, port);
+  EXPECT_TRUE(client.join());
+  end.put(0);
+  EXPECT_TRUE(server.join());
+  ::close(listener);
+  return seen;
+}
+
+TEST(Security, observer_of_an_encrypted_store_sees_no_names) {
+  EXPECT_NE(observed("0").find("smem.bm"), std::string::npos) << "without TLS it does";
+  const std::string seen = observed("1");
+  EXPECT_GT(seen.size(), 100U);
+  EXPECT_EQ(seen.find("smem.bm"), std::string::npos);
 }
 
 TEST(Security, processes_with_another_secret_are_refused) {

@@ -17,10 +17,10 @@ namespace {
 /// SHM of all ranks, from init to uninit.
 class ShmObject {
  public:
-  explicit ShmObject(TestRank& me, std::uint32_t control_timeout = 50) : device_(me) {
+  explicit ShmObject(TestRank& me, std::uint32_t control_timeout = 100) : device_(me) {
     smem_shm_config_t config;
     SMEM_CHECK(smem_shm_config_init(&config));
-    config.shmInitTimeout = config.shmCreateTimeout = 50;
+    config.shmInitTimeout = config.shmCreateTimeout = 100;
     config.controlOperationTimeout = control_timeout;
     if (device_.exists()) SMEM_CHECK(smem_set_device_memory(static_cast<int>(device_.type)));
     SMEM_CHECK(smem_shm_init("hmc://", size(me), rank(me), device_.number, &config));

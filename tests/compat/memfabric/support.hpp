@@ -71,7 +71,7 @@ class BmProcess {
     SMEM_CHECK(smem_bm_config_init(&config));
     config.autoRanking = false;
     config.rankId = static_cast<std::uint16_t>(me.rank);
-    config.initTimeout = config.createTimeout = config.controlOperationTimeout = 50;
+    config.initTimeout = config.createTimeout = config.controlOperationTimeout = 100;
     if (accelerator.exists()) SMEM_CHECK(smem_set_device_memory(static_cast<int>(accelerator.type)));
     SMEM_CHECK(smem_bm_init("hmc://", static_cast<std::uint32_t>(me.size), accelerator.number, &config));
     HMC_CHECK_EQ(smem_bm_get_rank_id(), static_cast<std::uint32_t>(me.rank));

@@ -15,7 +15,7 @@ class TransPeer {
     if (device.exists()) SMEM_CHECK(smem_set_device_memory(static_cast<int>(device.type)));
     SMEM_CHECK(smem_trans_config_init(&config));
     config.role = me.rank % 2 == 0 ? SMEM_TRANS_SENDER : SMEM_TRANS_RECEIVER;
-    config.initTimeout = 50;
+    config.initTimeout = 100;
     config.deviceId = device.number;
     SMEM_CHECK(smem_trans_init(&config));
     handle = smem_trans_create("hmc://", id_of(me.rank).c_str(), &config);

@@ -91,7 +91,6 @@ TEST(PrivateBufferMethod, only_large_blocks_are_read_where_it_saves_work) {
     EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 1 << 20), PrivateBufferMethod::try_both);
     EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 64 << 10),
               size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage);
-    EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 1 << 20, false), PrivateBufferMethod::read);
     EXPECT_EQ(private_buffer_method(Collective::allgather, size, 1 << 20),
               size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage);
   }

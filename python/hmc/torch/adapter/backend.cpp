@@ -126,14 +126,15 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
 #else
   timeout_ = timeout;
 #endif
-  context_ = " [process group '" + group_name + "', rank " + std::to_string(rank) + " of " + std::to_string(size);
+  std::string name_of_group =
+      " [process group '" + group_name + "', rank " + std::to_string(rank) + " of " + std::to_string(size);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (static_cast<std::size_t>(ranks[i]) == i) continue;
-    context_ += "; its ranks are the global ranks";
-    for (const std::int64_t each : ranks) context_ += " " + std::to_string(each);
+    name_of_group += "; its ranks are the global ranks";
+    for (const std::int64_t each : ranks) name_of_group += " " + std::to_string(each);
     break;
   }
-  context_ += "]";
+  context_ = std::make_shared<const std::string>(std::move(name_of_group));
   try {
     StoreOfTorch over(*store);
     // Rank 0's process serves the store. Torch 1.13 uses it once more when the group is constructed.
@@ -141,7 +142,7 @@ HmcBackend::HmcBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
         std::make_shared<Group>(over, rank, size, timeout, std::make_shared<c10::intrusive_ptr<c10d::Store>>(store));
     devices_ = std::make_shared<DeviceWindow>(group_->retired());
   } catch (const Failure& failed) {
-    TORCH_CHECK(false, failed.what(), context_);
+    TORCH_CHECK(false, failed.what(), *context_, "]");
   }
 }
 
@@ -161,24 +162,25 @@ const char* HmcBackend::title(const char* name) {
 template <typename Call>
 Handle HmcBackend::start(const char* name, c10d::OpType type, const Call& opts, std::size_t bytes, Tensors inputs,
                          Tensors outputs, std::function<void(Team&)> body) {
-  sequence_.fetch_add(1, std::memory_order_relaxed);
   auto collective = std::make_shared<Collective>();
   collective->name = name;
   collective->timeout = timeout_of(opts.timeout);
   collective->is_large = bytes >= large_bytes;
-  collective->context = context_;
+  collective->group = context_;
+  collective->sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
   collective->outputs = std::move(outputs);
   collective->body = std::move(body);
   auto work = c10::make_intrusive<CollectiveWork>(rank_, type, title(name), inputs, group_, collective);
   try {
     if (is_async(opts)) {
-      group_->post(std::move(collective));
+      group_->post(collective);
     } else {
       group_->run(collective);
       collective->rethrow();
     }
   } catch (const Failure& failed) {
-    TORCH_CHECK(false, "hmc: ", name, ": ", failed.what(), context_);
+    raise_interrupt();
+    TORCH_CHECK(false, "hmc: ", name, ": ", failed.what(), collective->context());
   }
   return work;
 }

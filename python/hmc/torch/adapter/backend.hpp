@@ -117,7 +117,7 @@ class HmcBackend final : public Base {
   }
 
   std::string name_;
-  std::string context_;
+  std::shared_ptr<const std::string> context_;  ///< of error texts: the group
   std::shared_ptr<Group> group_;
   std::shared_ptr<DeviceWindow> devices_;  ///< of the collectives
   std::atomic<std::uint64_t> sequence_{0};

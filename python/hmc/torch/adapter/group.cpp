@@ -165,6 +165,19 @@ void Group::post(std::shared_ptr<Operation> operation) {
   if (!state.has_worker || is_large || state.worker_sleeps) state.wake_worker();
 }
 
+/// With the lock. Waits for `changed`, at most until `end`. At a poll the lock is free, and an exception leaves it
+/// free.
+void Group::State::pause(std::unique_lock<std::mutex>& lock, Clock::time_point end) {
+  const Clock::time_point next = Clock::now() + poll_interval;
+  ++waiting;
+  const bool is_woken = changed.wait_until(lock, std::min(next, end)) == std::cv_status::no_timeout;
+  --waiting;
+  if (is_woken) return;
+  lock.unlock();
+  (*poll)();
+  lock.lock();
+}
+
 bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeout) {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
@@ -172,11 +185,9 @@ bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeo
   if (timeout > Milliseconds{0}) {  // the operation may take longer than this wait, so the worker executes it
     state.urgent = true;
     state.wake_worker();
-    ++state.waiting;
-    const bool done =
-        state.changed.wait_for(lock, timeout, [&] { return operation->state == Operation::State::complete; });
-    --state.waiting;
-    return done;
+    const Clock::time_point end = Clock::now() + timeout;
+    while (operation->state != Operation::State::complete && Clock::now() < end) state.pause(lock, end);
+    return operation->state == Operation::State::complete;
   }
   while (operation->state != Operation::State::complete) {
     if (!state.busy && !state.queue.empty()) {
@@ -185,9 +196,7 @@ bool Group::wait(const std::shared_ptr<Operation>& operation, Milliseconds timeo
       state.busy = true;
       state.execute(std::move(first), lock, false);
     } else {
-      ++state.waiting;
-      state.changed.wait(lock);
-      --state.waiting;
+      state.pause(lock, Clock::time_point::max());
     }
   }
   return true;
@@ -331,6 +340,8 @@ void Group::abort(const char* why) noexcept {
   if (state_->collectives) state_->collectives->abort(1, why);
   if (state_->messages) state_->messages->abort(1, why);
 }
+
+void Group::set_poll(void (*with)()) noexcept { poll = with; }
 
 int Group::open_groups() noexcept {
   const std::lock_guard lock(registry().mutex);

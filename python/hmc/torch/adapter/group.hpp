@@ -183,6 +183,8 @@ class Group {
   /// Leaves all groups and waits until their Runtimes are closed, at most `timeout`.
   static void leave_all(Milliseconds timeout) noexcept;
   static void abort_all(const char* why) noexcept;
+  /// Called every 20 ms by threads that wait for another thread's work. An exception ends the wait.
+  static void set_poll(void (*poll)()) noexcept;
 
  private:
   struct State;

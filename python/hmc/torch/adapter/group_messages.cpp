@@ -123,7 +123,17 @@ bool Group::wait(const std::shared_ptr<Message>& message, Milliseconds timeout) 
   const bool is_limited = timeout > Milliseconds{0};
   const Milliseconds limit = is_limited ? timeout : message->timeout;
   const Clock::time_point start = Clock::now();
+  Clock::time_point next_poll = start + poll_interval;
   for (bool done = false; !done;) {
+    if (const Clock::time_point now = Clock::now(); now >= next_poll) {
+      next_poll = now + poll_interval;
+      try {
+        (*poll)();
+      } catch (...) {
+        if (message->is_receive) cancel(message);
+        throw;
+      }
+    }
     const std::lock_guard lock(state_->messages_lock);
     done = state_->look(message, state_->messages_lock.is_contended() ? Timeout(short_message_slice) : message_slice);
     if (done || Clock::now() - start < limit) continue;

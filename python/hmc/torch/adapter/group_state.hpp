@@ -12,6 +12,9 @@
 
 namespace hmc::torch_adapter {
 
+constexpr std::chrono::milliseconds poll_interval{20};
+inline std::atomic<void (*)()> poll{[] {}};  ///< of set_poll
+
 inline Failure as_failure(const hmc::Error& error) {
   return {error.what(), static_cast<int>(error.code()), error.peer()};
 }
@@ -79,6 +82,7 @@ struct Group::State : std::enable_shared_from_this<State> {
   void note(const hmc::Error& error) noexcept;
   bool execute(std::shared_ptr<Operation> operation, std::unique_lock<std::mutex>& lock, bool by_worker);
   void wake_worker();
+  void pause(std::unique_lock<std::mutex>& lock, Clock::time_point end);
   bool serve(std::unique_lock<std::mutex>& lock);
   void work();
   void close();

@@ -21,7 +21,7 @@ Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag,
   message->memory = Plain(tensor, is_receive ? Use::out : Use::in, name);
   message->bytes = message->memory.bytes();
   message->timeout = default_timeout();
-  message->context = context_;
+  message->group = context_;
   message->outputs = tensors;
   auto work = c10::make_intrusive<MessageWork>(rank_, type, title(name), tensors, group_, message);
   void* const data = message->memory.data();
@@ -31,7 +31,8 @@ Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag,
     else
       group_->send(message, data, peer, tag);
   } catch (const Failure& failed) {
-    TORCH_CHECK(false, "hmc: ", failed.what(), context_);
+    raise_interrupt();
+    TORCH_CHECK(false, "hmc: ", failed.what(), message->context());
   }
   return work;
 }
@@ -121,7 +122,7 @@ void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_al
     return;
   }
   TORCH_CHECK(false, "Rank", missing.size() == 1 ? " " : "s ", list_of(missing), " failed to pass monitoredBarrier in ",
-              timeout.count(), " ms", context_, ". ", cause,
+              timeout.count(), " ms", *context_, "]. ", cause,
               arrived.empty() ? " No ranks successfully processed in monitoredBarrier."
                               : " Successfully processed ranks: " + list_of(arrived));
 }

@@ -16,9 +16,32 @@ HmcBackend& backend_of(const c10::intrusive_ptr<Base>& base) {
   return *backend;
 }
 
+// The main thread is the only one that executes Python's signal handlers.
+pthread_t main_thread;
+
+bool is_main_thread() { return pthread_equal(pthread_self(), main_thread) != 0 && Py_IsInitialized() != 0; }
+
+/// In waits that HMC's core does, the package hmc executes the handlers, and keeps their exception.
+void raise_exception_of_core() {
+  if (!is_main_thread()) return;
+  const py::gil_scoped_acquire locked;
+  py::module_::import("hmc._core").attr("_raise_interrupt")();
+}
+
+void execute_signal_handlers() {
+  if (!is_main_thread()) return;
+  const py::gil_scoped_acquire locked;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  raise_exception_of_core();  // a short wait in the core may have executed them
+}
+
 }  // namespace
 
 PYBIND11_MODULE(HMC_TORCH_MODULE, module) {
+  main_thread = static_cast<pthread_t>(
+      py::module_::import("threading").attr("main_thread")().attr("ident").cast<unsigned long>());
+  raise_interrupt = raise_exception_of_core;
+  Group::set_poll(execute_signal_handlers);
   module.def(
       "create",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::int64_t timeout_ms,

@@ -19,12 +19,23 @@
 
 namespace hmc::torch_adapter {
 
+/// Raises the exception of Python's signal handler that has ended a wait of this thread, if there is one. Set by the
+/// module.
+inline void (*raise_interrupt)() = [] {};
+
 /// The result of an operation, shared by its Work, its future and the thread that executes it.
 class Result {
  public:
   std::vector<at::Tensor> outputs;
-  std::function<void()> on_end;  ///< the profiler's
-  std::string context;           ///< of error texts: the group
+  std::function<void()> on_end;              ///< the profiler's
+  std::shared_ptr<const std::string> group;  ///< for error texts
+  std::uint64_t sequence = 0;                ///< of a collective in its group, from 1 on
+
+  /// The end of error texts.
+  std::string context() const {
+    if (group == nullptr) return {};
+    return *group + (sequence != 0 ? ", operation " + std::to_string(sequence) : std::string()) + "]";
+  }
 
   /// Sets the result. Returns true if there is a future to mark: then users see the result in publish(), else at once.
   bool set(std::exception_ptr error) {
@@ -81,7 +92,10 @@ class Result {
     return error_;
   }
   void rethrow() const {
-    if (const std::exception_ptr failed = error()) std::rethrow_exception(failed);
+    if (const std::exception_ptr failed = error()) {
+      raise_interrupt();
+      std::rethrow_exception(failed);
+    }
   }
 
  private:
@@ -107,7 +121,7 @@ class Result {
     } catch (const Failure& failed) {
       // The words that programs look for in the texts of other backends.
       const bool timed_out = failed.code == static_cast<int>(Code::timeout);
-      const std::string text = (timed_out ? "hmc: Timed out in " : "hmc: ") + std::string(failed.what()) + context;
+      const std::string text = (timed_out ? "hmc: Timed out in " : "hmc: ") + std::string(failed.what()) + context();
       try {
 #if TORCH_VERSION_MAJOR >= 2
         C10_THROW_ERROR(DistBackendError, text);
@@ -171,6 +185,9 @@ class HmcWork : public c10d::Work {
   std::exception_ptr exception() const override { return result_->error(); }
   std::vector<at::Tensor> result() override { return result_->outputs; }
   void synchronize() override { wait(kNoTimeout); }
+#if TORCH_VERSION_MAJOR >= 2
+  std::uint64_t getSequencenumber() const override { return result_->sequence; }
+#endif
 
  protected:
   Result* result_;
@@ -188,7 +205,7 @@ class CollectiveWork final : public HmcWork {
   bool wait(std::chrono::milliseconds timeout) override {
     if (!group_->wait(collective_, timeout))
       TORCH_CHECK(false, "hmc: ", collective_->name, " isn't complete after ", timeout.count(), " ms. Timed out",
-                  collective_->context);
+                  collective_->context());
     collective_->rethrow();
     return true;
   }
@@ -219,7 +236,7 @@ class MessageWork final : public HmcWork {
   bool wait(std::chrono::milliseconds timeout) override {
     if (!message_->Result::is_complete() && !group_->wait(message_, timeout))
       TORCH_CHECK(false, "hmc: ", message_->name, " isn't complete after ", timeout.count(), " ms. Timed out",
-                  message_->context);
+                  message_->context());
     message_->rethrow();
     return true;
   }
