@@ -144,19 +144,22 @@ template <typename Contestant> class Loop {
     double spent = 0;
     double timed_ns = 0;
     std::uint64_t done = 0;
-    for (std::uint64_t step = 3; step > 0;) {
-      if (done == 3) spent = timed_ns = static_cast<double>(done = 0);  // the first three warm up
+    std::uint64_t step = 3;
+    for (bool warms_up = true; step > 0; warms_up = false) {
       const double begin = now_ns();
       for (std::uint64_t i = 0; i < step; ++i) {
         it_.barrier();
         const double start = now_ns();
         iteration();
-        timed_ns += now_ns() - start - clock_cost_;
+        if (!warms_up) timed_ns += now_ns() - start - clock_cost_;
       }
-      done += step;
-      spent += now_ns() - begin;
-      const double each = spent / static_cast<double>(done);
-      step = agree(spent < budget ? static_cast<std::uint64_t>(std::clamp(budget / 10 / each, 1.0, 1000.0)) : 0);
+      const double all = now_ns() - begin;
+      const double fit = std::clamp(budget / 10 * static_cast<double>(step) / all, 1.0, 1000.0);
+      if (!warms_up) {
+        done += step;
+        spent += all;
+      }
+      step = agree(spent < budget ? static_cast<std::uint64_t>(fit) : 0);
     }
     const double mine = timed_ns / static_cast<double>(done) / 1e3;
     double sum = 0;
