@@ -331,8 +331,8 @@ TEST_F(StoreRounds, different_calls_under_one_name_are_a_mismatch) {
   EXPECT_EQ(code_of([&] { other.barrier("b", 2, 1); }), Code::mismatch);
   EXPECT_EQ(code_of([&] { other.barrier("b", 3, 0); }), Code::mismatch);
   EXPECT_EQ(code_of([&] { (void)other.allgather("b", 3, 1, ""); }), Code::mismatch);
-  for (const auto& [size, rank] : {std::pair(0, 0), {3, 3}, {3, -1}, {store_most_members + 1, 0}})
-    EXPECT_EQ(code_of([&] { other.barrier("c", size, rank); }), Code::invalid_argument);
+  for (const auto& wrong : {std::pair(0, 0), {3, 3}, {3, -1}, {store_most_members + 1, 0}})
+    EXPECT_EQ(code_of([&] { other.barrier("c", wrong.first, wrong.second); }), Code::invalid_argument);
 }
 
 TEST_F(StoreRounds, an_allgather_may_be_larger_than_a_value) {
