@@ -71,8 +71,10 @@ std::size_t stride_of(const char* kind, std::size_t stride, std::size_t bytes) {
 base::Bytes Card::encode() const {
   base::ByteWriter out;
   out.blob(settings).number(host_bytes).number(device_bytes).number(device_type).number(device).number(machine);
-  return out.text(node).text(local_name).text(tag).take();
+  return out.text(node).text(local_name).number(join).text(tag).take();
 }
+
+std::string Card::join_name() const { return fmt::format("{}:{}", local_name, join); }
 
 Card Card::decode(base::ByteView bytes) {
   base::ByteReader in(bytes);
@@ -86,6 +88,7 @@ Card Card::decode(base::ByteView bytes) {
   card.machine = in.number<std::uint64_t>();
   card.node = in.text();
   card.local_name = in.text();
+  card.join = in.number<std::uint64_t>();
   card.tag = in.text();
   if (!in.complete()) throw Error(Code::refused, "Pool::join", "a member's card can't be read");
   return card;

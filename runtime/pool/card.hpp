@@ -22,11 +22,14 @@ struct Card {
   std::uint64_t machine = 0;
   std::string node;  ///< HMC_NODE
   std::string local_name;
+  std::uint64_t join = 0;  ///< counts the joins of the process's Pool
   std::string tag;
 
   base::Bytes encode() const;
   /// Throws Error{refused}.
   static Card decode(base::ByteView bytes);
+  /// Of this join alone: a rank may be another member's soon after.
+  std::string join_name() const;
   bool is_on_node_of(const Card& other) const noexcept { return machine == other.machine && node == other.node; }
 };
 

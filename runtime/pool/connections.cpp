@@ -34,7 +34,7 @@ void Membership::connect_to(int rank, const Card& card, Deadline deadline) {
       return;
     } catch (const Error& error) {
       const std::unique_lock guard(lock_);
-      if (departed_.contains(rank)) return;
+      if (known(rank).join != card.join_name()) return;  // it has left
       if (ended_ || (error.code() != Code::timeout && error.code() != Code::peer_failed) || deadline.expired()) throw;
     }
     // The member may have left, and the event is on its way.
@@ -46,13 +46,16 @@ bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std
   try {
     Shared mine = own_.share();
     base::ByteWriter out;
-    out.number(static_cast<std::int32_t>(this->rank())).blob(own_card().encode()).blob(mine.bytes);
+    out.text(card.join_name()).number(static_cast<std::int32_t>(this->rank()));
+    out.blob(own_card().encode()).blob(mine.bytes);
     mine.bytes = out.take();
     Shared theirs = control_->share(card.local_name, mine, deadline);
     if (theirs.bytes.empty()) {
       why = "the member's socket can't be reached";
       return false;
     }
+    const std::lock_guard connecting(connecting_);
+    require_current(rank, card);
     await_absent(rank, deadline);
     SharedParts parts = SharedParts::open(std::move(theirs), {card.host_bytes, card.device_bytes,
                                                               static_cast<MemoryType>(card.device_type), card.device});
@@ -68,11 +71,19 @@ bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std
 /// On the thread of the control plane's local sockets.
 Shared Membership::on_share(Shared theirs) {
   base::ByteReader in(theirs.bytes);
+  const std::string target = in.text();
   const auto rank = in.number<std::int32_t>();
   const Card card = Card::decode(in.blob());
   const base::ByteView memory = in.blob();
   if (!in.complete() || rank < 0 || rank >= options_.most_members)
     throw Error(Code::refused, "Pool::join", "a candidate's message can't be read");
+  const std::lock_guard connecting(connecting_);
+  require_target(target);
+  control_->flush();  // the leave of the rank's former holder comes first
+  {
+    const std::lock_guard guard(lock_);
+    known(rank).join = card.join_name();
+  }
   await_absent(rank, Deadline::after(absent_within));
   SharedParts parts =
       SharedParts::open({{memory.begin(), memory.end()}, std::move(theirs.fds)},
@@ -170,6 +181,7 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
     Message offer;
     offer.kind = Message::Kind::offer;
     offer.text = fmt::format("{}", fmt::join(names, ","));
+    offer.target = card.join_name();
     offer.card = own_card().encode();
     offer.bytes = mine.offer(number);
     const base::Bytes sent = offer.encode();
@@ -177,6 +189,8 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
     const auto accept = Message::decode(answer);
     if (!accept) throw Error(Code::refused, "Pool::join", fmt::format("rank {}'s answer can't be read", rank));
     mine.connect(number, accept->bytes, accept->text, {});
+    const std::lock_guard connecting(connecting_);
+    require_current(rank, card);
     await_absent(rank, deadline);
     prepare(rank, card, far_member(card, number, why));
   } catch (...) {
@@ -195,6 +209,12 @@ void Membership::answer_offer(int from, const Message& message) {
     const auto offer = Message::decode(message.bytes);
     if (!offer) throw Error(Code::refused, "Pool::join", "the offer can't be read");
     const Card card = Card::decode(offer->card);
+    const std::lock_guard connecting(connecting_);
+    require_target(offer->target);
+    {
+      const std::lock_guard guard(lock_);
+      known(from).join = card.join_name();
+    }
     const auto mine = wires_for(card);
     Message accept;
     accept.kind = Message::Kind::accept;
@@ -221,6 +241,19 @@ void Membership::answer_offer(int from, const Message& message) {
     if (number >= 0) endpoint().remove(number);
   }
   control_->post(from, answer.encode());
+}
+
+void Membership::require_current(int rank, const Card& card) {
+  control_->flush();
+  const std::lock_guard guard(lock_);
+  if (known(rank).join != card.join_name())
+    throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
+}
+
+void Membership::require_target(const std::string& join) const {
+  std::unique_lock guard(lock_);
+  (void)changed_.wait_for(guard, absent_within, [&] { return has_view_ || join != join_; });
+  if (join != join_ || !has_view_) throw Error(Code::peer_failed, "Pool::join", "the rank is another process's now");
 }
 
 void Membership::await_absent(int rank, Deadline deadline) {

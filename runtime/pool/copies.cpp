@@ -289,7 +289,8 @@ void Copies::copy_2d(const Matrix& matrix, PoolDirection direction) {
   const Piece& first = batch.pieces.front();
   // One strided copy of the device, if each side is one range of one device, or of the host.
   const auto is_one_range = [&](const Side& begin, const Side& end, std::size_t pitch) {
-    return begin.direct != nullptr && end.direct == begin.direct + (matrix.height - 1) * pitch && begin.rank == end.rank;
+    return begin.direct != nullptr && end.direct == begin.direct + (matrix.height - 1) * pitch &&
+           begin.rank == end.rank;
   };
   const Piece& last = batch.pieces.back();
   const auto* const to = first.destination.is_device ? first.destination.owner.provider : nullptr;

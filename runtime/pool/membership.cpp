@@ -69,6 +69,7 @@ Card Membership::own_card() const {
   card.machine = base::machine_id();
   card.node = node_;
   card.local_name = control_->local_name();
+  card.join = joins_;
   card.tag = options_.tag;
   return card;
 }
@@ -106,6 +107,15 @@ MemberUse Membership::use(int rank) noexcept {
 
 int Membership::join(Deadline deadline) {
   if (is_member()) return rank();
+  {
+    const std::lock_guard guard(lock_);
+    ++joins_;
+  }
+  const std::string name = own_card().join_name();
+  {
+    const std::lock_guard guard(lock_);
+    join_ = name;
+  }
   const Control::Entry entry = control_->enter(options_.most_members, options_.rank, own_card().encode());
   try {
     add_self(entry.rank);
@@ -148,7 +158,10 @@ void Membership::apply(const Control::Entry& entry) {
     const std::lock_guard guard(lock_);
     departed_.clear();
     version_ = entry.version;
-    for (const Control::Entry::Member& each : entry.members) known(each.rank).is_member = !each.is_candidate;
+    for (const Control::Entry::Member& each : entry.members) {
+      known(each.rank).is_member = !each.is_candidate;
+      known(each.rank).join = Card::decode(each.card).join_name();
+    }
     early.swap(early_);
     for (const auto& event : early) event();
     has_view_ = true;
@@ -168,6 +181,7 @@ void Membership::leave() {
   {
     const std::lock_guard guard(lock_);
     has_view_ = false;
+    join_.clear();
     early_.clear();
     version_ = std::max(version_, version);
     for (auto& [id, call] : pending_) call.rank = -1;
@@ -196,6 +210,7 @@ void Membership::remove(int rank) noexcept {
     if (gone.prepared) discard(rank, *gone.prepared);
     gone.prepared.reset();
     gone.is_member = false;
+    gone.join.clear();
     far = std::exchange(gone.far, -1);
     table_.remove(rank);
   }
@@ -225,6 +240,7 @@ void Membership::on_left(int rank, std::uint64_t version, bool died) {
   auto apply = [this, rank, version, died] {
     Known& gone = known(rank);
     const bool was_member = std::exchange(gone.is_member, false);
+    gone.join.clear();
     departed_.insert(rank);
     version_ = std::max(version_, version);
     for (auto& [id, call] : pending_)

@@ -74,6 +74,7 @@ class Membership final : private Control::Handler {
   static constexpr std::chrono::seconds absent_within{10};
   struct Known {
     bool is_member = false;
+    std::string join;  ///< Card::join_name of the member or candidate that has the rank, as far as is known
     Card card;
     std::optional<Member> prepared;  ///< connected, and not yet a member
     int far = -1;                    ///< of the member in the table, or of the prepared one
@@ -104,6 +105,11 @@ class Membership final : private Control::Handler {
   Member far_member(const Card& card, int number, const std::string& why);
   bool goes_by_wire(const Card& card, std::string& why) const;
   std::vector<std::string> wires_for(const Card& card);
+  /// Throws Error{peer_failed} if the rank isn't that join's any more, by the store's events until now.
+  void require_current(int rank, const Card& card);
+  /// The other side's request was for this process's present join, which has its view of the others: it is waited for.
+  /// Throws Error{peer_failed}.
+  void require_target(const std::string& join) const;
   /// Waits until the rank's previous member isn't used any more.
   void await_absent(int rank, base::Deadline deadline);
   void prepare(int rank, const Card& card, Member member);
@@ -132,6 +138,11 @@ class Membership final : private Control::Handler {
   bool has_view_ = false;                     // between join's first answer and leave
   std::vector<std::function<void()>> early_;  // events before the view, run under lock_
   std::set<int> departed_;                    // since the view
+  std::string join_;                          // Card::join_name of this process's present join; empty: it has left
+  std::uint64_t joins_ = 0;
+  // Held while a member is connected: the threads of join, of the local sockets and of the offers may connect
+  // successive holders of one rank. Before lock_.
+  std::mutex connecting_;
   std::uint64_t version_ = 0;
   bool ended_ = false;
   std::map<std::uint64_t, Pending> pending_;

@@ -14,7 +14,7 @@ namespace hmc::pool {
 
 struct Message {
   enum class Kind : std::uint8_t {
-    offer,   ///< of a candidate's Endpoint: `text` has its wires in order of preference; card and offer
+    offer,   ///< of a candidate's Endpoint: `text` has its wires in order of preference; card and offer; `target`
     accept,  ///< `text`: the chosen wire; offer
     call,    ///< of the program
     staged,  ///< a copy to or from the receiver's part, by the receiver: StagedCopy, and the bytes to write
@@ -25,13 +25,14 @@ struct Message {
   std::uint64_t id = 0;
   Code code = Code::success;  ///< of an answer, or of an accept: then `text` is the reason
   std::string text;
+  std::string target;  ///< of an offer: the join for which it is
   base::Bytes card;
   base::Bytes bytes;
 
   base::Bytes encode() const {
     base::ByteWriter out;
     out.number(kind).number(id).number(static_cast<std::int32_t>(code));
-    return out.text(text).blob(card).blob(bytes).take();
+    return out.text(text).text(target).blob(card).blob(bytes).take();
   }
   /// nullopt if the bytes aren't exactly one message.
   static std::optional<Message> decode(base::ByteView view) {
@@ -42,6 +43,7 @@ struct Message {
     message.id = in.number<std::uint64_t>();
     message.code = static_cast<Code>(in.number<std::int32_t>());
     message.text = in.text();
+    message.target = in.text();
     for (base::Bytes* const each : {&message.card, &message.bytes}) {
       const base::ByteView blob = in.blob();
       each->assign(blob.begin(), blob.end());
