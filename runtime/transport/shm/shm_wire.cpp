@@ -45,8 +45,7 @@ class ShmChannel final : public Channel {
     return {};
   }
 
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result,
-                      Ticket& ticket) noexcept override {
+  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override {
     const std::uint64_t old = apply_atomic(atomic, base_ + offset);
     if (result != nullptr) std::memcpy(result, &old, atomic.width);
     if (atomic.op != AtomicOp::fetch) waiter_.ring(peer_index_);

@@ -271,8 +271,7 @@ TEST(Selector, ranks_that_share_cores_use_the_least_total_work) {
   parameters.copy = parameters.reduce = parameters.node.per_byte = 0.03;
   const auto taken = [&](double cores, std::uint64_t bytes) {
     parameters.emulation_cores = cores;
-    const Choice choice =
-        Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, area_limits(shape.size));
+    const Choice choice = Selector({}, {}, parameters).choose(shape, allreduce(bytes), bytes, area_limits(shape.size));
     return std::pair(std::string(choice.algorithm->name), choice.predicted_ns);
   };
   for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{4} << 20}) {
