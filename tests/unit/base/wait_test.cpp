@@ -113,12 +113,11 @@ TEST_P(Wait, ring_ends_the_sleep) {
                           {}, [&]() noexcept { return stored.load(std::memory_order_acquire); }, 60s)
                       .ok());
     });
-    while (door.state.load() != Doorbell::asleep) std::this_thread::yield();
-    EXPECT_EQ(page_.sleepers().load(), 1U);
+    while (door.state.load() != Doorbell::asleep || page_.sleepers().load() != 1U) std::this_thread::yield();
     stored.store(true, std::memory_order_release);
     waiter(0).ring(1);
-    EXPECT_EQ(door.state.load(), Doorbell::awake);
     sleeper.join();
+    EXPECT_EQ(door.state.load(), Doorbell::awake);
     EXPECT_EQ(page_.sleepers().load(), 0U);
   }
 }
