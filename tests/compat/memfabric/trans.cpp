@@ -169,6 +169,7 @@ HMC_SPMD_TEST(Trans, allocated_memory_is_registered) {
 
 HMC_SPMD_TEST(Trans, unique_id_has_one_peer_and_can_be_used_again) {
   TransPeer peer(me);
+  barrier(me);  // each rank has its id
   HMC_CHECK(smem_trans_create("hmc://", id_of(me.next()).c_str(), &peer.config) == nullptr);
   HMC_CHECK(smem_trans_create("hmc://", "10.1.2.3", &peer.config) == nullptr);
   std::vector<std::byte> memory(4096);
