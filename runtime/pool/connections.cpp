@@ -78,12 +78,7 @@ Shared Membership::on_share(Shared theirs) {
   if (!in.complete() || rank < 0 || rank >= options_.most_members)
     throw Error(Code::refused, "Pool::join", "a candidate's message can't be read");
   const std::lock_guard connecting(connecting_);
-  require_target(target);
-  control_->flush();  // the leave of the rank's former holder comes first
-  {
-    const std::lock_guard guard(lock_);
-    known(rank).join = card.join_name();
-  }
+  admit(target, rank, card);
   await_absent(rank, Deadline::after(absent_within));
   SharedParts parts =
       SharedParts::open({{memory.begin(), memory.end()}, std::move(theirs.fds)},
@@ -210,11 +205,7 @@ void Membership::answer_offer(int from, const Message& message) {
     if (!offer) throw Error(Code::refused, "Pool::join", "the offer can't be read");
     const Card card = Card::decode(offer->card);
     const std::lock_guard connecting(connecting_);
-    require_target(offer->target);
-    {
-      const std::lock_guard guard(lock_);
-      known(from).join = card.join_name();
-    }
+    admit(offer->target, from, card);
     const auto mine = wires_for(card);
     Message accept;
     accept.kind = Message::Kind::accept;
@@ -250,10 +241,17 @@ void Membership::require_current(int rank, const Card& card) {
     throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
 }
 
-void Membership::require_target(const std::string& join) const {
-  std::unique_lock guard(lock_);
-  (void)changed_.wait_for(guard, absent_within, [&] { return has_view_ || join != join_; });
-  if (join != join_ || !has_view_) throw Error(Code::peer_failed, "Pool::join", "the rank is another process's now");
+void Membership::admit(const std::string& target, int rank, const Card& card) {
+  {
+    std::unique_lock guard(lock_);
+    // The candidate may have entered between this process's entry and its view of the others.
+    (void)changed_.wait_for(guard, absent_within, [&] { return has_view_ || target != join_; });
+    if (target != join_ || !has_view_)
+      throw Error(Code::peer_failed, "Pool::join", "a candidate's request is for a member that has left");
+  }
+  control_->flush();  // the leave of the rank's former holder comes first
+  const std::lock_guard guard(lock_);
+  known(rank).join = card.join_name();
 }
 
 void Membership::await_absent(int rank, Deadline deadline) {

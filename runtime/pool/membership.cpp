@@ -107,14 +107,10 @@ MemberUse Membership::use(int rank) noexcept {
 
 int Membership::join(Deadline deadline) {
   if (is_member()) return rank();
+  ++joins_;
   {
     const std::lock_guard guard(lock_);
-    ++joins_;
-  }
-  const std::string name = own_card().join_name();
-  {
-    const std::lock_guard guard(lock_);
-    join_ = name;
+    join_ = own_card().join_name();
   }
   const Control::Entry entry = control_->enter(options_.most_members, options_.rank, own_card().encode());
   try {

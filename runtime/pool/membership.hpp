@@ -107,9 +107,9 @@ class Membership final : private Control::Handler {
   std::vector<std::string> wires_for(const Card& card);
   /// Throws Error{peer_failed} if the rank isn't that join's any more, by the store's events until now.
   void require_current(int rank, const Card& card);
-  /// The other side's request was for this process's present join, which has its view of the others: it is waited for.
-  /// Throws Error{peer_failed}.
-  void require_target(const std::string& join) const;
+  /// A candidate's request, which is for the join named `target`. Afterwards the events before the candidate's entry
+  /// are known. Throws Error{peer_failed} if that isn't this process's present join.
+  void admit(const std::string& target, int rank, const Card& card);
   /// Waits until the rank's previous member isn't used any more.
   void await_absent(int rank, base::Deadline deadline);
   void prepare(int rank, const Card& card, Member member);
@@ -139,7 +139,7 @@ class Membership final : private Control::Handler {
   std::vector<std::function<void()>> early_;  // events before the view, run under lock_
   std::set<int> departed_;                    // since the view
   std::string join_;                          // Card::join_name of this process's present join; empty: it has left
-  std::uint64_t joins_ = 0;
+  std::uint64_t joins_ = 0;                   // of the thread of join
   // Held while a member is connected: the threads of join, of the local sockets and of the offers may connect
   // successive holders of one rank. Before lock_.
   std::mutex connecting_;
