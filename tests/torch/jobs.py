@@ -307,9 +307,9 @@ def test_keyboard_interrupt():
         works = []
         if rank == 0:
             for name, wait in waits.items():
-                threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
                 start = time.monotonic()
                 try:
+                    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
                     wait()
                     raise AssertionError("no exception")
                 except KeyboardInterrupt:

@@ -246,6 +246,25 @@ TEST(Base, child_of_fork_begins_anew) {
 
 // ---- ranks
 
+/// A process that serves the store until end().
+struct StoreServer {
+  explicit StoreServer(const std::string& url)
+      : child([&, this] {
+          result_out.put(smem_create_config_store(url.c_str()));
+          (void)end_in.get();
+          smem_uninit();
+          return true;
+        }) {}
+  int result() { return result_out.get(); }
+  bool end() {
+    end_in.put(0);
+    return child.join();
+  }
+  Pipe result_out;
+  Pipe end_in;
+  Child child;
+};
+
 /// A process that joins the store, reports its rank (-1: the result isn't OK), and ends at a word or a signal.
 struct Ranked {
   Ranked(const std::string& url, std::uint32_t world)
@@ -270,15 +289,8 @@ struct Ranked {
 TEST(Ranks, automatic_ranks_are_a_permutation_and_freed_ranks_are_assigned_again) {
   const std::string url = local_url();
   // The processes race to serve the store; the one that serves must not be killed, so a process of its own does.
-  Pipe ready;
-  Pipe end;
-  Child server([&] {
-    ready.put(smem_create_config_store(url.c_str()));
-    (void)end.get();
-    smem_uninit();
-    return true;
-  });
-  ASSERT_EQ(ready.get(), SMEM_OK);
+  StoreServer server(url);
+  ASSERT_EQ(server.result(), SMEM_OK);
   std::vector<std::unique_ptr<Ranked>> all;
   for (int i = 0; i < 4; ++i) all.push_back(std::make_unique<Ranked>(url, 4));
   std::set<int> ranks;
@@ -299,8 +311,7 @@ TEST(Ranks, automatic_ranks_are_a_permutation_and_freed_ranks_are_assigned_again
   EXPECT_EQ(replaced, by_process[2]);
   EXPECT_TRUE(replacement->end());
   for (const int i : {0, 1, 3}) EXPECT_TRUE(all[static_cast<std::size_t>(i)]->end());
-  end.put(0);
-  EXPECT_TRUE(server.join());
+  EXPECT_TRUE(server.end());
 }
 
 TEST(Ranks, processes_race_to_serve_the_store) {
@@ -432,15 +443,8 @@ TEST(Security, processes_with_another_secret_are_refused) {
   const std::string secret(64, '5');
   ::setenv("HMC_SECRET", secret.c_str(), 1);
   ::unsetenv("HMC_TLS");
-  Pipe ready;
-  Pipe end;
-  Child server([&] {
-    ready.put(smem_create_config_store(url.c_str()));
-    (void)end.get();
-    smem_uninit();
-    return true;
-  });
-  ASSERT_EQ(ready.get(), SMEM_OK);
+  StoreServer server(url);
+  ASSERT_EQ(server.result(), SMEM_OK);
   const auto joins = [&](const std::string& with) {
     Child client([&] {
       with.empty() ? ::unsetenv("HMC_SECRET") : ::setenv("HMC_SECRET", with.c_str(), 1);
@@ -453,8 +457,7 @@ TEST(Security, processes_with_another_secret_are_refused) {
   EXPECT_FALSE(joins(std::string(64, '6')));
   EXPECT_FALSE(joins(""));
   EXPECT_TRUE(joins(secret));
-  end.put(0);
-  EXPECT_TRUE(server.join());
+  EXPECT_TRUE(server.end());
 }
 
 }  // namespace

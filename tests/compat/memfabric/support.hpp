@@ -46,6 +46,7 @@ struct Device {
     try {
       (void)detail::allocate_at(Place(detail::allocator_for(type), 0), 4096);
     } catch (const Error& error) {
+      if (type != MemoryType::OPENCL) throw;  // the fake drivers are always there
       spmd::skip(error.what());
     }
   }
