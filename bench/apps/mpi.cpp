@@ -1,7 +1,5 @@
 // The programs with Open MPI, MPICH or Intel MPI: this source is compiled once with each, and started by its mpirun.
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
+#include "bench/compare/common/mpi.hpp"
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define APPS_ALLREDUCE_INIT MPI_Allreduce_init
 #elif defined(OPEN_MPI)
@@ -19,9 +17,7 @@
 
 namespace {
 
-void check(int code, const char* call) {
-  if (code != MPI_SUCCESS) throw std::runtime_error(std::string(call) + " failed");
-}
+using compare::check;
 
 class Mpi {
  public:
@@ -33,16 +29,7 @@ class Mpi {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  std::string version() const {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    const std::string all(text, static_cast<std::size_t>(length));
-    std::string first = all.substr(0, all.find_first_of(",\n"));
-    if (const std::size_t at = first.find(" Version:"); at != std::string::npos)
-      first.replace(at, first.find_first_not_of(" \t", at + 9) - at, " ");
-    return first;
-  }
+  std::string version() const { return compare::mpi_version(); }
   std::string settings() const {
     return std::string("private buffers; table: ") + (own_target_ ? "MPI_Win_create" : "MPI_Win_allocate") +
            ", lock_all";

@@ -1,7 +1,5 @@
 // Open MPI, MPICH and Intel MPI: this source is compiled once with each, and started by its own mpirun.
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
+#include "common/mpi.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,9 +12,7 @@
 
 namespace {
 
-void check(int code, const char* call) {
-  if (code != MPI_SUCCESS) throw std::runtime_error(std::string(call) + " failed");
-}
+using compare::check;
 
 // Buffers of collectives come from malloc, as in most programs; MPI-3 has no registered collectives. The target of put
 // and get is memory that MPI allocated, which is the fastest.
@@ -43,17 +39,7 @@ class Mpi {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  std::string version() const {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    const std::string all(text, static_cast<std::size_t>(length));
-    // "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\nMPICH Release date ...", version 5 with spaces
-    std::string first = all.substr(0, all.find_first_of(",\n"));
-    if (const std::size_t at = first.find(" Version:"); at != std::string::npos)
-      first.replace(at, first.find_first_not_of(" \t", at + 9) - at, " ");
-    return first;
-  }
+  std::string version() const { return compare::mpi_version(); }
   std::string settings() const {
     return std::string("private buffers; put and get: ") +
            (own_target_.data() != nullptr ? "MPI_Win_create" : "MPI_Win_allocate") + ", lock_all, flush";
