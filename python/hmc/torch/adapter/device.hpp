@@ -88,7 +88,8 @@ class DeviceWindow {
     try {
       memory = std::make_unique<ConnBuffer>(static_cast<int>(tensor.device().index()), wanted, MemoryType::NVIDIA_GPU);
       has_memory = 1;
-    } catch (const Error&) {  // no memory, or no driver that HMC knows
+    } catch (const Error& error) {  // no memory, or no driver that HMC knows
+      TORCH_WARN_ONCE("hmc: all_reduce of tensors on this device goes through host memory: ", error.what());
     }
     team.allreduce(&has_memory, &has_memory, 1, DType::i32, Op::min);
     is_refused_ = has_memory == 0;
