@@ -237,7 +237,8 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   fabric->wires = make_wires(context);
   for (const auto& wire : fabric->wires) {
     fabric->tickets.add_wire(*wire);
-    if (wire->capabilities().needs_target) fabric->waiter.add_progress(wire.get());
+    const transport::Capabilities capabilities = wire->capabilities();
+    if (capabilities.needs_target || capabilities.needs_origin) fabric->waiter.add_progress(wire.get());
   }
   return fabric;
 }

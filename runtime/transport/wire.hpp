@@ -79,6 +79,7 @@ struct DirectReceive {
 struct Capabilities {
   bool direct = false;             ///< channels provide load/store addresses
   bool needs_target = false;       ///< the target's CPU executes verbs, so the target needs a progress thread
+  bool needs_origin = false;       ///< a verb in flight may have further steps, which the origin's progress() starts
   bool one_sided = false;          ///< put, get, put_signal and flush complete without the target's CPU
   std::size_t put_inline_max = 0;  ///< puts up to this size complete locally at once
   bool atomic_with_cpu = true;     ///< atomics are atomic with those of the target's CPU
@@ -87,7 +88,7 @@ struct Capabilities {
 /// Access to one peer's region. Created by Wire::connect, lives as long as the window. The destructor abandons the
 /// transfers in flight on it. If a verb fails at once, no transfer is in flight.
 /// Hot path: noexcept, no allocation in the steady state, bounds checked by the caller (the window).
-/// One thread at a time, the same as its wire.
+/// Threads: as its wire.
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -116,7 +117,8 @@ struct Reach {
 };
 
 /// One concrete transport of one rank. Set-up calls may throw hmc::Error; the rest is noexcept.
-/// Threads: one at a time. A wire's own progress thread is the exception; its class comment states the rules.
+/// Threads: the owner; after the set-up also the rank's progress thread, at the same time (Background). A wire's own
+/// thread: its class comment states the rules.
 ///
 /// Contract (tests/conformance checks it for every wire):
 ///  - after fence(), puts and atomics to a peer become visible there after those issued before it;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,61 @@ HMC_SPMD_TEST(Requests, atomics_in_flight_return_each_old_value_once) {
   for (int rank = 0; rank < me.size; ++rank)
     HMC_CHECK_EQ(std::ranges::count(claimed, static_cast<std::uint64_t>(rank) + 1), static_cast<std::ptrdiff_t>(draws));
   HMC_CHECK_EQ(win.fetch<std::uint32_t>(me.next(), 8), static_cast<std::uint32_t>(3 * slots));
+  me.runtime->world().barrier();
+  win.close();
+}
+
+// Each rank waits for its predecessor's swap and doesn't look at its own requests. No word has the value that a wire
+// without these atomics expects first.
+HMC_SPMD_TEST(Requests, atomics_in_flight_continue_while_the_rank_waits_for_a_word) {
+  Window win = Window::create(me.runtime->world(), 64);
+  for (std::uint64_t round = 1; round <= 50; ++round) {
+    *win.local<std::uint64_t>(0) = 1000 + round;
+    *win.local<std::uint32_t>(8) = 7;
+    *win.local<std::uint32_t>(12) = 9;
+    me.runtime->world().barrier();
+    const auto value_of = [&](int rank) { return 5000 * round + static_cast<std::uint64_t>(rank); };
+    std::uint64_t old = 0;
+    std::uint32_t narrow = 0;
+    Request requests[2] = {
+        win.fetch_add_nb<std::uint32_t>(me.next(), 8, 30 + static_cast<std::uint32_t>(me.rank), &narrow),
+        win.swap_nb(me.next(), 0, value_of(me.rank), &old)};
+    win.wait_until(0, hmc::Cmp::eq, value_of(me.previous()), 30s);
+    Request::wait_all(requests);
+    HMC_CHECK_EQ(old, 1000 + round);
+    HMC_CHECK_EQ(narrow, 7U);
+    me.runtime->world().barrier();
+    HMC_CHECK_EQ(*win.local<std::uint32_t>(8), 37 + static_cast<std::uint32_t>(me.previous()));
+    HMC_CHECK_EQ(*win.local<std::uint32_t>(12), 9U);
+  }
+  win.close();
+}
+
+// The progress thread continues the allreduce, whose last rank is late, while the rank uses the same wire.
+HMC_SPMD_TEST(Requests, verbs_and_collectives_of_the_progress_thread_use_a_wire_at_the_same_time) {
+  constexpr std::size_t count = 20'000;
+  Window win = Window::create(me.runtime->world(), 1 << 16);
+  std::vector<double> in(count), out(count);
+  std::vector<std::byte> sent(9'000), got(9'000);
+  std::uint64_t draws = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (std::size_t i = 0; i < count; ++i) in[i] = static_cast<double>(i + 1) * (me.rank + round + 1);
+    if (round % me.size == me.rank) std::this_thread::sleep_for(3ms);
+    Request request = me.runtime->world().iallreduce(std::span<const double>(in), std::span<double>(out), hmc::sum);
+    const auto end = Clock::now() + 6ms;
+    for (std::uint64_t call = 0; call < 10 || Clock::now() < end; ++call) {
+      const Pattern pattern{me.rank, static_cast<std::uint64_t>(round) << 32 | call};
+      pattern.fill(sent);
+      win.put(me.next(), 64, sent.data(), sent.size());
+      win.fence();
+      win.get(me.next(), 64, got.data(), got.size());
+      HMC_CHECK_CLEAN(pattern.verify(got));
+      HMC_CHECK_EQ(win.fetch_add<std::uint64_t>(me.next(), 0, 1), draws++);
+    }
+    request.wait();
+    const double ranks = me.size * (me.size + 1) / 2.0 + round * me.size;
+    for (std::size_t i = 0; i < count; ++i) HMC_CHECK_EQ(out[i], static_cast<double>(i + 1) * ranks);
+  }
   me.runtime->world().barrier();
   win.close();
 }

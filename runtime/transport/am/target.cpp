@@ -314,13 +314,14 @@ int Target::answer() noexcept {
     for (; due.first < due.answers.size() && peers_.has_room(peer); ++count) {
       if (due.answers[due.first].region == nullptr) {
         // A failed peer needs no answer: it detects the failure itself.
-        (void)peers_.send_joined(
+        const base::Status status = peers_.send_joined(
             peer,
             [&]() noexcept -> const Message* {
               const bool is_next = due.first < due.answers.size() && due.answers[due.first].region == nullptr;
               return is_next ? &due.answers[due.first].message : nullptr;
             },
             [&]() noexcept { ++due.first; });
+        if (status.code == Code::out_of_memory) peers_.fail(peer, status);
       } else if (send_part(peer, due.answers[due.first])) {
         ++due.first;
       }
@@ -346,6 +347,7 @@ bool Target::send_part(AmPeer& peer, Answer& answer) noexcept {
   // A failed peer needs no answer: it detects the failure itself.
   const base::Status status =
       peers_.send(peer, answer.message, answer.region->base + answer.offset, bytes, answer.region);
+  if (status.code == Code::out_of_memory) peers_.fail(peer, status);
   answer.message.offset += bytes;
   answer.offset += bytes;
   answer.bytes -= bytes;

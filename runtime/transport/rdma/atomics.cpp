@@ -55,7 +55,7 @@ base::Status Atomics::start(Peer& peer, const Atomic& atomic, std::uint64_t addr
   loop.byte = static_cast<std::uint8_t>(address % 8);
   loop.word = address - loop.byte;
   loop.rkey = key;
-  ++loops_;
+  ++peer.loops;
   post_loop(peer, opened);
   return {};
 }
@@ -63,9 +63,15 @@ base::Status Atomics::start(Peer& peer, const Atomic& atomic, std::uint64_t addr
 void Atomics::post_loop(Peer& peer, Ticket ticket) noexcept {
   AtomicLoop& loop = requests_.transfers().find(ticket)->loop;
   QueuePair& pair = *peer.pairs.front();
+  if (chain_.peer == peer.rank && chain_.word == loop.word && chain_.number != loop.chain)
+    loop.guess = chain_.value;
+  else
+    chain_ = {peer.rank, loop.word, 0, chain_.number + 1};
   alignas(8) std::uint64_t word = loop.guess;
   apply_atomic(loop.atomic, reinterpret_cast<std::byte*>(&word) + loop.byte);
   loop.desired = word;
+  chain_.value = word;
+  loop.chain = chain_.number;
   ibv_sge part = pair.next_result();
   ibv_send_wr request = make_request(IBV_WR_ATOMIC_CMP_AND_SWP, &part, 0, 0);
   request.wr.atomic = {loop.word, loop.guess, loop.desired, loop.rkey};
@@ -94,7 +100,7 @@ void Atomics::continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const
     if (outcome.ok() && transfer->result != nullptr)
       std::memcpy(transfer->result, reinterpret_cast<const std::byte*>(&seen) + loop.byte, loop.atomic.width);
   }
-  --loops_;
+  --peer.loops;
   requests_.transfers().advance(ticket, outcome);
 }
 

@@ -7,7 +7,7 @@
 
 namespace hmc::transport::rdma {
 
-/// Threads: the wire's owner.
+/// Under the wire's lock.
 class Atomics final : public Requests::LoopUser {
  public:
   explicit Atomics(Requests& requests) noexcept : requests_(requests) { requests.set_loop_user(*this); }
@@ -16,14 +16,21 @@ class Atomics final : public Requests::LoopUser {
   base::Status start(Peer& peer, const Atomic& atomic, std::uint64_t address, std::uint32_t key, const void* channel,
                      void* result, Ticket& ticket) noexcept;
   void continue_loop(Peer& peer, Ticket ticket, std::uint64_t seen, const base::Status& status) noexcept override;
-  /// Loops in flight to all peers.
-  std::uint32_t loops() const noexcept { return loops_; }
 
  private:
+  /// The loops in flight on one word. A queue pair executes requests in order, so each loop's first compare-swap
+  /// expects the value that the previous loop wants to store: they all succeed unless another rank changes the word. A
+  /// loop that fails begins a new chain, and the other loops of the broken one continue that.
+  struct Chain {
+    int peer = -1;
+    std::uint64_t word = 0;
+    std::uint64_t value = 0;  ///< of the word when all compare-swaps of the chain have succeeded
+    std::uint64_t number = 0;
+  };
   void post_loop(Peer& peer, Ticket ticket) noexcept;
 
   Requests& requests_;
-  std::uint32_t loops_ = 0;
+  Chain chain_;  // of the last loop
 };
 
 }  // namespace hmc::transport::rdma

@@ -53,6 +53,7 @@ struct Peer {
   bool is_failure_reported = false;  ///< to a flush of all peers
   base::Status failure;              ///< the first failure; permanent
   std::uint32_t stripes = 0;         ///< requests in flight on queue pairs other than the first
+  std::uint32_t loops = 0;           ///< atomics in flight that are loops of compare-swaps
   bool is_fenced = false;            ///< stripes must wait for the requests in flight on the first queue pair
 };
 

@@ -47,8 +47,8 @@ struct Record {
 /// in order, so the completion of a signalled request completes all earlier ones. At least one request in a quarter of
 /// the queue is signalled, so a full queue always empties. A request on an idle queue pair is signalled too: then the
 /// flush of a single put posts no further request.
-/// Threads: the owner or the progress thread creates and connects it under Connections' lock. Afterwards only the owner
-/// uses it.
+/// Threads: created and connected under Connections' lock, by the wire or by Connections' thread. Afterwards it is used
+/// under the wire's lock.
 class QueuePair {
  public:
   static constexpr std::uint32_t wanted_depth = 256;

@@ -25,25 +25,32 @@ class RdmaWire::Channel final : public transport::Channel {
  public:
   Channel(RdmaWire& wire, Peer& to, std::uint64_t region_base, std::uint32_t region_key) noexcept
       : peer(to), base(region_base), key(region_key), wire_(wire) {}
-  ~Channel() override { wire_.requests_.reclaim_all(this); }
+  ~Channel() override {
+    const std::lock_guard guard(wire_.lock_);
+    wire_.requests_.reclaim_all(this);
+  }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     ticket = done;
     if (bytes == 0) return {};
+    const std::lock_guard guard(wire_.lock_);
     return wire_.write(*this, offset, static_cast<const std::byte*>(source), bytes, nullptr, 0, ticket);
   }
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override {
     ticket = done;
     if (bytes == 0) return {};
+    const std::lock_guard guard(wire_.lock_);
     return wire_.read(*this, offset, static_cast<std::byte*>(destination), bytes, ticket);
   }
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, Ticket& ticket) noexcept override {
     ticket = done;
+    const std::lock_guard guard(wire_.lock_);
     return wire_.write(*this, offset, static_cast<const std::byte*>(source), bytes, &value, signal_offset, ticket);
   }
   base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override {
     ticket = done;
+    const std::lock_guard guard(wire_.lock_);
     wire_.has_reads_ = true;
     return wire_.atomics_.start(peer, atomic, base + offset, key, this, result, ticket);
   }
@@ -65,6 +72,7 @@ RdmaWire::RdmaWire(const Options& options)
 Capabilities RdmaWire::capabilities() const noexcept {
   Capabilities capabilities;
   capabilities.one_sided = true;
+  capabilities.needs_origin = true;  // loops of compare-swaps
   capabilities.put_inline_max = BounceBuffers::bytes;
   capabilities.atomic_with_cpu = device().attributes().atomic_cap == IBV_ATOMIC_GLOB;
   return capabilities;
@@ -78,11 +86,13 @@ void RdmaWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
 }
 
 base::Bytes RdmaWire::offer(int number) {
+  const std::lock_guard guard(lock_);
   requests_.reserve_peers(static_cast<std::size_t>(options_.size));
   return connections().offer(number);
 }
 
 void RdmaWire::remove_peer(int number) noexcept {
+  const std::lock_guard guard(lock_);
   if (number < connections().count()) requests_.remove(connections().at(number));  // otherwise nothing was offered yet
 }
 
@@ -291,11 +301,20 @@ base::Status RdmaWire::move(const Channel& to, ibv_wr_opcode opcode, std::uint64
 
 // ---- completion
 
+int RdmaWire::progress() noexcept {
+  const std::unique_lock guard(lock_, std::try_to_lock);
+  return guard.owns_lock() ? requests_.progress() : 0;  // otherwise the other thread makes progress
+}
+
 base::Status RdmaWire::fence() noexcept {
+  const std::lock_guard guard(lock_);
   // One queue pair keeps writes in order. READs and atomics are ordered by the fence flag of the next request.
   if (!has_reads_ && options_.queue_pairs == 1) [[likely]]
     return {};
-  const base::Status status = requests_.drain(nullptr, [&] { return requests_.stripes() > 0 || atomics_.loops() > 0; });
+  const base::Status status = requests_.drain(nullptr, [&] {
+    return requests_.stripes() > 0 ||
+           std::ranges::any_of(requests_.open_peers(), [](const Peer* peer) { return peer->loops > 0; });
+  });
   for (Peer* const peer : requests_.open_peers()) {
     peer->pairs.front()->fence();
     peer->is_fenced = peer->pairs.size() > 1;
@@ -306,10 +325,13 @@ base::Status RdmaWire::fence() noexcept {
 
 base::Status RdmaWire::flush(int rank, Ticket& ticket) noexcept {
   ticket = done;
-  if (atomics_.loops() > 0)
-    if (const base::Status status = requests_.drain(nullptr, [&] { return atomics_.loops() > 0; }); !status.ok())
-      return status;
+  const std::lock_guard guard(lock_);
   const auto concerns = [&](const Peer& peer) { return rank < 0 || peer.rank == rank; };
+  const auto loops = [&] {
+    return std::ranges::any_of(requests_.open_peers(),
+                               [&](const Peer* peer) { return concerns(*peer) && peer->loops > 0; });
+  };
+  if (const base::Status status = requests_.drain(nullptr, loops); !status.ok()) return status;
   std::uint32_t count = 0;
   for (Peer* const peer : requests_.open_peers()) {
     if (!concerns(*peer)) continue;

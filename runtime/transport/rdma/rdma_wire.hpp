@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -14,7 +15,9 @@
 namespace hmc::transport::rdma {
 
 /// README.md states the guarantees and the path of each verb.
-/// Threads: the owner. Connections' progress thread replies to peers that connect; it doesn't access transfers.
+/// Threads: the owner, and the rank's progress thread, which continues collectives and messages in flight while the
+/// owner computes or calls verbs. One lock protects requests, queue pairs and registrations. Connections' progress
+/// thread replies to peers that connect; it doesn't access transfers.
 class RdmaWire final : public OpenWire {
  public:
   /// Throws Error{unavailable}.
@@ -26,31 +29,49 @@ class RdmaWire final : public OpenWire {
   base::Bytes address() override { return connections().address(); }
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
   base::Bytes offer(int number) override;
-  void add_peer(int number, base::ByteView address) override { connections().add(number, address); }
+  void add_peer(int number, base::ByteView address) override {
+    const std::lock_guard guard(lock_);
+    connections().add(number, address);
+  }
   void remove_peer(int number) noexcept override;
   base::Status peer_status(int number) noexcept override {
+    const std::lock_guard guard(lock_);
     return number < connections().count() ? connections().at(number).failure : base::Status{};
   }
   Reach reaches(int peer) const override;
-  base::Bytes register_region(const Region& mine) override { return regions_.add(mine); }
+  base::Bytes register_region(const Region& mine) override {
+    const std::lock_guard guard(lock_);
+    return regions_.add(mine);
+  }
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
                                                            std::span<const int> peers,
                                                            base::Deadline deadline) override;
-  void deregister_region(const Region& mine) noexcept override { regions_.remove(mine); }
-  void retire_region(const Region& mine) noexcept override { regions_.retire(mine); }
+  void deregister_region(const Region& mine) noexcept override {
+    const std::lock_guard guard(lock_);
+    regions_.remove(mine);
+  }
+  void retire_region(const Region& mine) noexcept override {
+    const std::lock_guard guard(lock_);
+    regions_.retire(mine);
+  }
   bool register_local(std::byte* memory, std::size_t bytes) override {
+    const std::lock_guard guard(lock_);
     regions_.add_local(memory, bytes);
     return true;
   }
   void deregister_local(const std::byte* memory, std::size_t bytes) noexcept override {
+    const std::lock_guard guard(lock_);
     regions_.remove_local(memory, bytes, requests_.finish());
   }
 
-  int progress() noexcept override { return requests_.progress(); }
-  base::Status test(Ticket ticket) noexcept override { return requests_.transfers().test(ticket); }
+  int progress() noexcept override;
+  base::Status test(Ticket ticket) noexcept override { return requests_.transfers().test(ticket, &lock_); }
   /// If the device accesses the caller's memory, waits for the transfer. Closes the connection if no request of it
   /// completes for one second.
-  void abandon(Ticket ticket) noexcept override { requests_.reclaim(ticket); }
+  void abandon(Ticket ticket) noexcept override {
+    const std::lock_guard guard(lock_);
+    requests_.reclaim(ticket);
+  }
   base::Status fence() noexcept override;
   /// On each queue pair with requests in flight, waits for the last request, if it is signalled and has no ticket, else
   /// for a signalled empty WRITE after it. A queue pair completes its requests in order. Nothing orders one queue pair
@@ -81,6 +102,7 @@ class RdmaWire final : public OpenWire {
                     std::uint32_t key, Owned<ibv_mr> registration, Ticket& ticket) noexcept;
 
   const Options options_;
+  std::mutex lock_;
   Requests requests_;
   Atomics atomics_;
   Registrations regions_;

@@ -11,7 +11,7 @@
 
 namespace hmc::transport::rdma {
 
-/// A registration pins the pages of the region. Threads: the wire's owner.
+/// A registration pins the pages of the region. Under the wire's lock.
 class Registrations {
  public:
   explicit Registrations(const Device& device) noexcept : device_(device) {}

@@ -14,7 +14,7 @@
 namespace hmc::transport::rdma {
 
 /// A failed request fails its peer permanently; other peers aren't affected. Every wait makes progress and ends when
-/// the peer fails or the job is aborted. Threads: the wire's owner.
+/// the peer fails or the job is aborted. Under the wire's lock.
 class Requests {
  public:
   /// Receives the completions of Record::Kind::loop.

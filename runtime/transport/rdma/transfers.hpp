@@ -17,6 +17,7 @@ struct AtomicLoop {
   std::uint8_t byte = 0;    ///< of the operand in the word: 0 or 4
   std::uint64_t guess = 0;  ///< the value with which the compare-swap in flight succeeds
   std::uint64_t desired = 0;
+  std::uint64_t chain = 0;  ///< Chain::number at its last compare-swap
   std::uint32_t attempts = 0;
 };
 
@@ -37,7 +38,7 @@ struct Transfer {
   base::Status status{};  ///< the first failure
 };
 
-/// Threads: the wire's owner.
+/// Under the wire's lock, except test().
 class Transfers : public TicketTable<Transfer> {
  public:
   /// One request of the transfer has completed. The transfer ends with its last request: until then the device may
@@ -54,7 +55,6 @@ class Transfers : public TicketTable<Transfer> {
     else
       fail(ticket, transfer->status);
   }
-  base::Status test(Ticket ticket) noexcept { return TicketTable::test(ticket, nullptr); }
 };
 
 }  // namespace hmc::transport::rdma
