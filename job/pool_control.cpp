@@ -13,6 +13,7 @@
 
 #include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/store_client.hpp"
+#include "runtime/base/interrupt.hpp"
 
 namespace hmc::job {
 
@@ -115,8 +116,8 @@ std::uint64_t PoolControl::commit() {
 }
 
 std::uint64_t PoolControl::leave() {
+  (void)client_->unwatch(std::exchange(watch_, 0));  // first: the call may fail, and then no event may follow
   const auto answer = client_->call("Pool::leave", call_of(StoreOp::leave, group_));
-  (void)client_->unwatch(std::exchange(watch_, 0));
   return static_cast<std::uint64_t>(answer.number);
 }
 
@@ -133,8 +134,8 @@ void PoolControl::flush() { (void)client_->call("Pool", call_of(StoreOp::count, 
 Shared PoolControl::share(const std::string& local_name, const Shared& mine, base::Deadline deadline) {
   base::UniqueFd socket;
   bootstrap::ConnectResult result = bootstrap::ConnectResult::busy;
-  while ((result = bootstrap::connect_unix(local_name, socket)) == bootstrap::ConnectResult::busy &&
-         !deadline.expired())
+  const auto is_over = [&] { return deadline.expired() || base::is_interrupted(); };
+  while ((result = bootstrap::connect_unix(local_name, socket)) == bootstrap::ConnectResult::busy && !is_over())
     (void)::poll(nullptr, 0, 1);
   if (result == bootstrap::ConnectResult::busy)
     throw Error(Code::timeout, "Pool::join", "a member of this node accepts no connection");
@@ -155,8 +156,8 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
     if (connection.ended())
       throw Error(Code::peer_failed, "Pool::join",
                   "a member of this node closed the connection: " + connection.fault());
-    if (deadline.expired()) throw Error(Code::timeout, "Pool::join", "a member of this node doesn't answer");
-    bootstrap::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
+    if (is_over()) throw Error(Code::timeout, "Pool::join", "a member of this node doesn't answer");
+    bootstrap::move_or_sleep(connection, std::min<int>(deadline.left_ms(), base::interrupt_interval_ns / 1'000'000));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/base/interrupt.hpp"
 #include "runtime/pool/membership.hpp"
 #include "runtime/transport/shm/peer_reads.hpp"
 
@@ -35,7 +36,9 @@ void Membership::connect_to(int rank, const Card& card, Deadline deadline) {
     } catch (const Error& error) {
       const std::unique_lock guard(lock_);
       if (known(rank).join != card.join_name()) return;  // it has left
-      if (ended_ || (error.code() != Code::timeout && error.code() != Code::peer_failed) || deadline.expired()) throw;
+      if (ended_ || base::is_interrupted() || (error.code() != Code::timeout && error.code() != Code::peer_failed) ||
+          deadline.expired())
+        throw;
     }
     // The member may have left, and the event is on its way.
     (void)::poll(nullptr, 0, 1);
@@ -78,7 +81,16 @@ Shared Membership::on_share(Shared theirs) {
   if (!in.complete() || rank < 0 || rank >= options_.most_members)
     throw Error(Code::refused, "Pool::join", "a candidate's message can't be read");
   const std::lock_guard connecting(connecting_);
-  admit(target, rank, card);
+  {
+    std::unique_lock guard(lock_);
+    require_target(guard, target);
+  }
+  control_->flush();  // the leave of the rank's former holder comes first
+  {
+    std::unique_lock guard(lock_);
+    require_target(guard, target);
+    known(rank).join = card.join_name();
+  }
   await_absent(rank, Deadline::after(absent_within));
   SharedParts parts =
       SharedParts::open({{memory.begin(), memory.end()}, std::move(theirs.fds)},
@@ -194,6 +206,16 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
   }
 }
 
+void Membership::note_candidate(int from, const Message& message) noexcept {
+  try {
+    const auto offer = Message::decode(message.bytes);
+    const std::string join = offer ? Card::decode(offer->card).join_name() : std::string();
+    const std::lock_guard guard(lock_);
+    known(from).join = join;
+  } catch (const std::exception&) {  // answer_offer reports what it can't read
+  }
+}
+
 /// On the service thread.
 void Membership::answer_offer(int from, const Message& message) {
   Message answer;
@@ -205,7 +227,11 @@ void Membership::answer_offer(int from, const Message& message) {
     if (!offer) throw Error(Code::refused, "Pool::join", "the offer can't be read");
     const Card card = Card::decode(offer->card);
     const std::lock_guard connecting(connecting_);
-    admit(offer->target, from, card);
+    {
+      std::unique_lock guard(lock_);
+      require_target(guard, offer->target);
+    }
+    require_current(from, card);
     const auto mine = wires_for(card);
     Message accept;
     accept.kind = Message::Kind::accept;
@@ -241,17 +267,11 @@ void Membership::require_current(int rank, const Card& card) {
     throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
 }
 
-void Membership::admit(const std::string& target, int rank, const Card& card) {
-  {
-    std::unique_lock guard(lock_);
-    // The candidate may have entered between this process's entry and its view of the others.
-    (void)changed_.wait_for(guard, absent_within, [&] { return has_view_ || target != join_; });
-    if (target != join_ || !has_view_)
-      throw Error(Code::peer_failed, "Pool::join", "a candidate's request is for a member that has left");
-  }
-  control_->flush();  // the leave of the rank's former holder comes first
-  const std::lock_guard guard(lock_);
-  known(rank).join = card.join_name();
+void Membership::require_target(std::unique_lock<std::mutex>& guard, const std::string& target) const {
+  // The candidate may have entered between this process's entry and its view of the others.
+  (void)changed_.wait_for(guard, absent_within, [&] { return has_view_ || ended_ || target != join_; });
+  if (target != join_ || !has_view_)
+    throw Error(Code::peer_failed, "Pool::join", "a candidate's request is for a member that has left");
 }
 
 void Membership::await_absent(int rank, Deadline deadline) {
@@ -271,7 +291,10 @@ void Membership::await_absent(int rank, Deadline deadline) {
 
 void Membership::prepare(int rank, const Card& card, Member member) {
   const std::lock_guard guard(lock_);
-  known(rank).card = card;
+  if (known(rank).join != card.join_name()) {
+    discard(rank, member);
+    throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
+  }
   const int old = std::exchange(known(rank).far, member.far);
   if (old >= 0) service_->run([this, old] { endpoint_->remove(old); });
   if (known(rank).is_member)

@@ -111,9 +111,12 @@ int Membership::join(Deadline deadline) {
   {
     const std::lock_guard guard(lock_);
     join_ = own_card().join_name();
+    early_.clear();
   }
-  const Control::Entry entry = control_->enter(options_.most_members, options_.rank, own_card().encode());
+  int assigned = -1;
   try {
+    const Control::Entry entry = control_->enter(options_.most_members, options_.rank, own_card().encode());
+    assigned = entry.rank;
     add_self(entry.rank);
     apply(entry);
     for (const Control::Entry::Member& each : entry.members) connect_to(each.rank, Card::decode(each.card), deadline);
@@ -126,11 +129,15 @@ int Membership::join(Deadline deadline) {
     throw;
   }
   is_member_.store(true, std::memory_order_release);
-  return entry.rank;
+  return assigned;
 }
 
 void Membership::add_self(int rank) {
   await_absent(rank, Deadline::after(absent_within));
+  {
+    const std::lock_guard guard(lock_);
+    known(rank).join = join_;
+  }
   Member self;
   self.host_bytes = options_.host_bytes;
   self.device_bytes = options_.device_bytes;
@@ -182,6 +189,8 @@ void Membership::leave() {
     version_ = std::max(version_, version);
     for (auto& [id, call] : pending_) call.rank = -1;
   }
+  changed_.notify_all();
+  { const std::lock_guard connecting(connecting_); }  // requests for the join that has ended are over
   for (int rank = 0; rank < options_.most_members; ++rank) remove(rank);
   rank_.store(options_.rank, std::memory_order_relaxed);
   changed_.notify_all();
@@ -217,11 +226,17 @@ void Membership::remove(int rank) noexcept {
 
 void Membership::on_joined(int rank, std::uint64_t version, base::ByteView card) {
   const std::unique_lock guard(lock_);
-  auto apply = [this, rank, version, copy = base::Bytes(card.begin(), card.end())] {
+  auto apply = [this, rank, version, join = Card::decode(card).join_name()] {
     Known& joined = known(rank);
     joined.is_member = true;
     departed_.erase(rank);
     version_ = std::max(version_, version);
+    // A request of the rank's former holder may have been handled late.
+    if (joined.join != join && joined.prepared) {
+      discard(rank, *joined.prepared);
+      joined.prepared.reset();
+    }
+    joined.join = join;
     if (joined.prepared) table_.put(rank, *std::exchange(joined.prepared, std::nullopt));
     tell({version, rank, true, false});
   };
@@ -356,7 +371,10 @@ void Membership::on_post(int from, base::ByteView bytes) {
     return;
   }
   const auto shared = std::make_shared<Message>(*std::move(message));
-  if (shared->kind == Message::Kind::offer) service_->run([this, from, shared] { answer_offer(from, *shared); });
+  if (shared->kind == Message::Kind::offer) {
+    note_candidate(from, *shared);
+    service_->run([this, from, shared] { answer_offer(from, *shared); });
+  }
   if (shared->kind == Message::Kind::staged) service_->run([this, from, shared] { answer_call(from, *shared); });
   if (shared->kind == Message::Kind::call) handlers_->run([this, from, shared] { answer_call(from, *shared); });
 }

@@ -75,8 +75,7 @@ class Membership final : private Control::Handler {
   struct Known {
     bool is_member = false;
     std::string join;  ///< Card::join_name of the member or candidate that has the rank, as far as is known
-    Card card;
-    std::optional<Member> prepared;  ///< connected, and not yet a member
+    std::optional<Member> prepared;  ///< of that join: connected, and not yet a member
     int far = -1;                    ///< of the member in the table, or of the prepared one
   };
   struct Pending {
@@ -107,16 +106,19 @@ class Membership final : private Control::Handler {
   std::vector<std::string> wires_for(const Card& card);
   /// Throws Error{peer_failed} if the rank isn't that join's any more, by the store's events until now.
   void require_current(int rank, const Card& card);
-  /// A candidate's request, which is for the join named `target`. Afterwards the events before the candidate's entry
-  /// are known. Throws Error{peer_failed} if that isn't this process's present join.
-  void admit(const std::string& target, int rank, const Card& card);
+  /// A candidate's request is for the join named `target`. Waits for this process's view of the others. Throws
+  /// Error{peer_failed} if that isn't its present join.
+  void require_target(std::unique_lock<std::mutex>& guard, const std::string& target) const;
   /// Waits until the rank's previous member isn't used any more.
   void await_absent(int rank, base::Deadline deadline);
+  /// Throws Error{peer_failed} if the rank isn't that join's any more.
   void prepare(int rank, const Card& card, Member member);
   void discard(int rank, Member& member) noexcept;
   void remove(int rank) noexcept;
   void tell(const PoolChange& change);
 
+  /// In the order of the store's events: the sender has the rank now.
+  void note_candidate(int from, const Message& message) noexcept;
   void answer_offer(int from, const Message& message);
   void answer_call(int from, const Message& message);
   base::Bytes run_staged(base::ByteView bytes);
