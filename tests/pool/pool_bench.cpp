@@ -1,6 +1,7 @@
 // Measures pools; not a test:
 //   pool_bench --fork 2 [--nodes 2] copies       beside memcpy
 //   pool_bench --fork 2 --nodes 2 beside_ucx     beside ucp_put_nbx over TCP
+//   pool_bench --fork 2 --nodes 2 device_parts   beside messages over the store
 //   pool_bench --fork 9 join
 #include <algorithm>
 #include <chrono>
@@ -134,6 +135,40 @@ void beside_ucx(Process& me) {
 }
 #endif
 
+/// A device part (in host memory, if there is no accelerator) by the best way and by messages over the store.
+void device_parts(Process& me) {
+  std::vector<Pool> pools;
+  for (const char* const rules : {"", "*:staged:*"}) {
+    PoolOptions options;
+    options.name = me.new_name();
+    options.most_members = me.size();
+    options.rank = me.rank();
+    options.device_bytes = part_bytes;
+    options.rules = rules;
+    pools.push_back(Pool::create(me.store(), options));
+    (void)pools.back().join();
+  }
+  me.barrier();
+  if (me.rank() == 0) {
+    std::vector<std::byte> data(part_bytes / 4);
+    for (const Pool& each : pools)
+      std::printf("%s: %s\n", name_of(each.path(me.size() - 1, PoolPart::device).way),
+                  each.path(me.size() - 1, PoolPart::device).why.c_str());
+    std::printf("%10s %12s %12s %12s %12s  us, fastest of 15\n", "bytes", "put", "get", "staged put", "staged get");
+    for (const std::size_t bytes :
+         {std::size_t{64}, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20}) {
+      std::printf("%10zu", bytes);
+      for (Pool& each : pools) {
+        void* const there = each.address(me.size() - 1, PoolPart::device);
+        std::printf(" %12.1f", fastest_us(15, [&] { each.copy(there, data.data(), bytes); }));
+        std::printf(" %12.1f", fastest_us(15, [&] { each.copy(data.data(), there, bytes); }));
+      }
+      std::printf("\n");
+    }
+  }
+  me.barrier();
+}
+
 /// The last process joins and leaves a pool of the others.
 void join(Process& me) {
   PoolOptions options;
@@ -170,6 +205,7 @@ int main(int argc, char** argv) {
 #ifdef HMC_HAVE_UCX
                        {"beside_ucx", &beside_ucx},
 #endif
+                       {"device_parts", &device_parts},
                        {"join", &join},
                    });
 }

@@ -58,7 +58,9 @@ UcxPut::~UcxPut() {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  core_->complete(core_->ucp.ucp_ep_close_nbx(core_->endpoint, &param));
+  const ucs_status_ptr_t closing = core_->ucp.ucp_ep_close_nbx(core_->endpoint, &param);
+  while (UCS_PTR_IS_PTR(closing) && core_->ucp.ucp_request_check_status(closing) == UCS_INPROGRESS) progress();
+  if (UCS_PTR_IS_PTR(closing)) core_->ucp.ucp_request_free(closing);
   core_->ucp.ucp_mem_unmap(core_->worker.context(), core_->memory);
 }
 
