@@ -380,7 +380,9 @@ TEST(StoreMemory, the_server_of_a_large_allgather_holds_few_answers_at_once) {
   const std::size_t bytes = most_resident_bytes(server);
   std::printf("the server's largest size: %zu MiB\n", bytes >> 20);
   EXPECT_GT(bytes, std::size_t{size} * part_bytes);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
   EXPECT_LT(bytes, 14 * std::size_t{size} * part_bytes);
+#endif
   ::kill(server, SIGKILL);
   ::waitpid(server, nullptr, 0);
 }
