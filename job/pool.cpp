@@ -180,7 +180,8 @@ void* Pool::pointer(int rank, PoolPart part) const noexcept {
   if (rank < 0 || rank >= most_members()) return nullptr;
   const pool::MemberUse member = core_->members.use(rank);
   if (!member) return nullptr;
-  if (part == PoolPart::host) return member->host;
+  if (part == PoolPart::host)
+    return member->way(part) == PoolWay::own || member->way(part) == PoolWay::load_store ? member->host : nullptr;
   return member->device != nullptr ? member->device->address : nullptr;
 }
 
@@ -188,7 +189,7 @@ PoolPath Pool::path(int rank, PoolPart part) const {
   if (rank < 0 || rank >= most_members()) return {PoolWay::none, "the rank is outside the pool"};
   const pool::MemberUse member = core_->members.use(rank);
   if (!member) return {PoolWay::none, "the rank isn't a member"};
-  const PoolPath& path = part == PoolPart::host ? member->host_path : member->device_path;
+  PoolPath path = member->path(part);
   return path.way == PoolWay::none ? PoolPath{PoolWay::none, "the member has no such part"} : path;
 }
 
@@ -206,8 +207,10 @@ void Pool::copy(void* destination, const void* source, std::size_t bytes, PoolDi
   core_->counted(Operation::copy, 1, bytes, [&] { core_->copies.copy(destination, source, bytes, direction); });
 }
 void Pool::copy_batch(std::span<const PoolCopy> pieces, PoolDirection direction) {
-  core_->counted(Operation::copy_batch, pieces.size(), sum_of(pieces),
-                 [&] { core_->copies.run(core_->copies.resolve(pieces, direction)); });
+  core_->counted(Operation::copy_batch, pieces.size(), sum_of(pieces), [&] {
+    pool::Batch batch = core_->copies.resolve(pieces, direction);
+    core_->copies.run(batch);
+  });
 }
 void Pool::copy_2d(void* destination, std::size_t destination_pitch, const void* source, std::size_t source_pitch,
                    std::size_t width, std::size_t height, PoolDirection direction) {

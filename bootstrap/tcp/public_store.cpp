@@ -39,6 +39,7 @@ struct StoreService::Core final : private bootstrap::PeerLoop::Handler {
     shared.on_frame(from, frame);
   }
   void on_end(bootstrap::ControlPeer& peer) override { shared.on_end(peer); }
+  int on_turn() override { return shared.on_turn(); }
 
   const bootstrap::Access access;
   std::string address;

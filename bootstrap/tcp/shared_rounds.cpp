@@ -54,10 +54,24 @@ void SharedRounds::complete(Rounds::iterator round) {
     for (const auto& [rank, each] : done.by_rank) parts.by_rank.push_back(each.bytes);
     all = encode(parts);
   }
+  if (all.size() > most_at_once / done.by_rank.size()) {
+    const auto result = std::make_shared<const base::Bytes>(std::move(all));
+    for (const auto& [rank, each] : done.by_rank) {
+      names_.erase({each.owner, each.id});
+      owed_.push_back({each.owner, each.id, result});
+    }
+    return;
+  }
   for (const auto& [rank, each] : done.by_rank) {
     names_.erase({each.owner, each.id});
     sink_.ok(each.owner, each.id, 0, all);
   }
+}
+
+void SharedRounds::deliver() {
+  const Owed first = std::move(owed_.front());
+  owed_.pop_front();
+  sink_.ok(first.owner, first.id, 0, *first.result);
 }
 
 void SharedRounds::fail(Rounds::iterator round, Code code, const std::string& text) {
@@ -94,6 +108,7 @@ bool SharedRounds::cancel(StoreOwner owner, std::uint64_t id) {
 }
 
 void SharedRounds::forget(StoreOwner owner) {
+  std::erase_if(owed_, [&](const Owed& each) { return each.owner == owner; });
   std::set<std::string> joined;
   for (auto each = names_.lower_bound({owner, 0}); each != names_.end() && each->first.first == owner; ++each)
     joined.insert(each->second);

@@ -51,6 +51,27 @@ void SharedStore::handle(StoreOwner owner, const StoreCall& call) {
   if (!known) fail(owner, call.id, Code::invalid_argument, "unknown call");
 }
 
+/// Large answers follow one another, so that few of them are in memory at once.
+int SharedStore::on_turn() {
+  const auto unsent_bytes = [&] {
+    std::size_t sum = 0;
+    for (const auto& [owner, client] : clients_)
+      if (!client.peer->dropped) sum += client.peer->connection.unsent_bytes();
+    return sum;
+  };
+  while (rounds_.owes() && unsent_bytes() < SharedRounds::most_at_once) rounds_.deliver();
+  if (!rounds_.owes()) return -1;
+  for (auto& [owner, client] : clients_) {  // one that reads nothing delays the others
+    const ControlConnection& connection = client.peer->connection;
+    const std::uint64_t sent = std::exchange(client.sent_bytes, connection.sent_bytes());
+    if (connection.unsent_bytes() == 0 || sent != client.sent_bytes)
+      client.reads_by = base::Deadline::after(reads_within);
+    else if (client.reads_by.expired() && !client.peer->dropped)
+      loop_.drop(*client.peer);
+  }
+  return 100;
+}
+
 void SharedStore::on_end(ControlPeer& peer) {
   const auto known = owners_.find(&peer);
   if (known == owners_.end()) return;

@@ -19,6 +19,8 @@ class SharedStore final : private StoreSink {
   /// True if the frame is a client's.
   static bool serves(MessageType type) noexcept { return type == MessageType::store_call; }
   void on_frame(ControlPeer& from, const Frame& frame);
+  /// As PeerLoop::Handler::on_turn.
+  int on_turn();
   /// Does nothing if the peer isn't a client.
   void on_end(ControlPeer& peer);
   bool has(const ControlPeer& peer) const noexcept { return owners_.contains(&peer); }

@@ -260,9 +260,10 @@ void StoreServer::send_command(int value) {
 int StoreServer::on_turn() {
   send_decisions(agreements_.expire());
   if (report_ && report_->until.expired()) print_report();
-  const int left_ms = agreements_.left_ms();
-  if (!report_) return left_ms;
-  return left_ms < 0 ? report_->until.left_ms() : std::min(left_ms, report_->until.left_ms());
+  int left_ms = -1;  // until the earliest of them
+  for (const int each : {agreements_.left_ms(), shared_.on_turn(), report_ ? report_->until.left_ms() : -1})
+    if (each >= 0 && (left_ms < 0 || each < left_ms)) left_ms = each;
+  return left_ms;
 }
 
 bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {

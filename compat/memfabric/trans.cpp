@@ -11,7 +11,7 @@ namespace hmc::memfabric {
 namespace {
 
 constexpr int most_peers = 512;
-constexpr std::uint64_t staging_bytes = 8 * block_bytes;
+constexpr std::uint64_t slot_bytes = 2 * block_bytes;
 constexpr std::size_t most_pieces = 32768;  // of one request, which has at most 1 MiB
 
 enum class Request : std::uint32_t { check, fetch, store };
@@ -21,6 +21,7 @@ struct RequestHeader {
   Request kind;
   std::uint32_t name_bytes;
   std::uint64_t pieces;
+  std::uint64_t at;  // the bytes are in the caller's part from here on
 };
 /// The owner's memory, in the order of the caller's part.
 struct OwnerPiece {
@@ -30,8 +31,8 @@ struct OwnerPiece {
 static_assert(std::is_trivially_copyable_v<RequestHeader> && std::is_trivially_copyable_v<OwnerPiece>);
 static_assert(sizeof(RequestHeader) + 128 + most_pieces * sizeof(OwnerPiece) <= 1 << 20);
 
-std::string encode(Request kind, const std::string& name, std::span<const OwnerPiece> pieces) {
-  const RequestHeader header{kind, static_cast<std::uint32_t>(name.size()), pieces.size()};
+std::string encode(Request kind, const std::string& name, std::span<const OwnerPiece> pieces, std::uint64_t at) {
+  const RequestHeader header{kind, static_cast<std::uint32_t>(name.size()), pieces.size(), at};
   std::string text(reinterpret_cast<const char*>(&header), sizeof header);
   text += name;
   text.append(reinterpret_cast<const char*>(pieces.data()), pieces.size_bytes());
@@ -42,6 +43,7 @@ struct Decoded {
   Request kind{};
   std::string name;
   std::vector<OwnerPiece> pieces;
+  std::uint64_t at = 0;
 };
 Decoded decode(std::string_view text) {
   RequestHeader header{};
@@ -49,7 +51,7 @@ Decoded decode(std::string_view text) {
   std::memcpy(&header, text.data(), sizeof header);
   text.remove_prefix(sizeof header);
   require(header.kind <= Request::store && header.name_bytes <= text.size(), "the request is malformed");
-  Decoded decoded{header.kind, std::string(text.substr(0, header.name_bytes)), {}};
+  Decoded decoded{header.kind, std::string(text.substr(0, header.name_bytes)), {}, header.at};
   text.remove_prefix(header.name_bytes);
   require(header.pieces <= most_pieces && text.size() == header.pieces * sizeof(OwnerPiece),
           "the request is malformed");
@@ -72,9 +74,35 @@ void synchronize(void* stream, int device) {
 
 }  // namespace
 
-/// Pieces that fit into the caller's part.
+/// A slot of the caller's part, from `at` on. Waits until one is free.
+class TransferEngine::Slot {
+ public:
+  explicit Slot(TransferEngine& engine) : engine_(engine) {
+    std::unique_lock lock(engine.slots_mutex_);
+    const auto free = [&] { return std::find(engine.slots_in_use_.begin(), engine.slots_in_use_.end(), false); };
+    engine.slot_freed_.wait(lock, [&] { return free() != engine.slots_in_use_.end(); });
+    index_ = static_cast<std::size_t>(free() - engine.slots_in_use_.begin());
+    engine.slots_in_use_[index_] = true;
+  }
+  ~Slot() {
+    {
+      const std::lock_guard lock(engine_.slots_mutex_);
+      engine_.slots_in_use_[index_] = false;
+    }
+    engine_.slot_freed_.notify_one();
+  }
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+  std::uint64_t at() const noexcept { return index_ * slot_bytes; }
+
+ private:
+  TransferEngine& engine_;
+  std::size_t index_ = 0;
+};
+
+/// Pieces that fit into a slot.
 struct TransferEngine::Chunk {
-  std::vector<PoolCopy> copies;  // of the caller: between its memory and its part
+  std::vector<PoolCopy> copies;  // of the caller: between its memory and the slot
   std::vector<OwnerPiece> owned;
   std::uint64_t bytes = 0;
 };
@@ -85,7 +113,7 @@ TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout time
   PoolOptions options;
   options.name = "trans";
   options.most_members = most_peers;
-  options.host_bytes = staging_bytes;
+  options.host_bytes = slots_in_use_.size() * slot_bytes;
   pool_ = Pool::create(store_, options);
   pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
   pool_.join(timeout_);
@@ -141,7 +169,7 @@ std::string TransferEngine::serve(int from, std::string_view request) {
     memory_.with(asked.pieces, [&] {
       if (asked.kind == Request::check || asked.pieces.empty()) return;
       std::vector<PoolCopy> copies;
-      std::uint64_t offset = 0;
+      std::uint64_t offset = asked.at;
       for (const OwnerPiece& piece : asked.pieces) {
         void* const staged = pool_.address(from, PoolPart::host, offset);
         std::byte* const owned = pointer(piece.address);
@@ -189,22 +217,22 @@ void TransferEngine::transfer_after(void* stream, TransferKind kind, const std::
 
 void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string& peer,
                                  std::span<const TransferPiece> pieces) {
-  const std::lock_guard lock(transfer_mutex_);
+  const Slot slot(*this);
   std::uint64_t total = 0;
   for (const TransferPiece& piece : pieces) total += piece.bytes;
-  if (pieces.size() > most_pieces || total > staging_bytes) {  // several requests, of which the first one could pass
+  if (pieces.size() > most_pieces || total > slot_bytes) {  // several requests, of which the first one could pass
     for (std::size_t first = 0; first < pieces.size(); first += most_pieces) {
       std::vector<OwnerPiece> checked;
       for (const TransferPiece& piece : pieces.subspan(first, std::min(most_pieces, pieces.size() - first)))
         checked.push_back({piece.remote, piece.bytes});
-      ask(rank, encode(Request::check, peer, checked));
+      ask(rank, encode(Request::check, peer, checked, 0));
     }
   }
   Chunk chunk;
   for (TransferPiece piece : pieces) {
     while (piece.bytes > 0) {
-      const std::uint64_t part = std::min(piece.bytes, staging_bytes - chunk.bytes);
-      void* const staged = pool_.address(pool_.rank(), PoolPart::host, chunk.bytes);
+      const std::uint64_t part = std::min(piece.bytes, slot_bytes - chunk.bytes);
+      void* const staged = pool_.address(pool_.rank(), PoolPart::host, slot.at() + chunk.bytes);
       if (kind == TransferKind::write)
         chunk.copies.push_back({staged, pointer(piece.local), part});
       else
@@ -212,17 +240,17 @@ void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string&
       chunk.owned.push_back({piece.remote, part});
       chunk.bytes += part;
       piece = {piece.local + part, piece.remote + part, piece.bytes - part};
-      if (chunk.bytes < staging_bytes && chunk.owned.size() < most_pieces) continue;
-      move(rank, kind, peer, chunk);
+      if (chunk.bytes < slot_bytes && chunk.owned.size() < most_pieces) continue;
+      move(rank, kind, peer, chunk, slot.at());
       chunk = {};
     }
   }
-  if (chunk.bytes > 0) move(rank, kind, peer, chunk);
+  if (chunk.bytes > 0) move(rank, kind, peer, chunk, slot.at());
 }
 
-void TransferEngine::move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk) {
+void TransferEngine::move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at) {
   if (kind == TransferKind::write) pool_.copy_batch(chunk.copies);
-  ask(rank, encode(kind == TransferKind::write ? Request::fetch : Request::store, peer, chunk.owned));
+  ask(rank, encode(kind == TransferKind::write ? Request::fetch : Request::store, peer, chunk.owned, at));
   if (kind == TransferKind::read) pool_.copy_batch(chunk.copies);
 }
 

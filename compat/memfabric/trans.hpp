@@ -1,6 +1,8 @@
 // TRANS: peers by name, and transfers between their registered memory.
 #pragma once
 
+#include <array>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -59,6 +61,7 @@ enum class TransferKind : std::uint32_t { write, read };
 
 /// A transfer through the caller's part of the pool: to write, the caller copies its bytes there and asks the owner to
 /// fetch them; to read, the owner stores them there. So the owner alone accesses its memory, and checks each address.
+/// The part has several slots, so several threads may transfer at once.
 class TransferEngine {
  public:
   TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device);
@@ -75,10 +78,11 @@ class TransferEngine {
 
  private:
   struct Chunk;
+  class Slot;
   void take_name();
   int find_peer(const std::string& peer, bool fresh);
   void transfer_to(int rank, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
-  void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk);
+  void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at);
   std::string serve(int from, std::string_view request);
   void ask(int rank, const std::string& request);
 
@@ -88,7 +92,9 @@ class TransferEngine {
   int device_;
   Pool pool_;
   RegisteredMemory memory_;
-  std::mutex transfer_mutex_;  // of the caller's part: one transfer at a time
+  std::mutex slots_mutex_;
+  std::condition_variable slot_freed_;
+  std::array<bool, 4> slots_in_use_{};  // of the caller's part: one transfer each
   std::mutex peers_mutex_;
   std::map<std::string, int> peers_;
 };

@@ -71,6 +71,7 @@ std::size_t stride_of(const char* kind, std::size_t stride, std::size_t bytes) {
 base::Bytes Card::encode() const {
   base::ByteWriter out;
   out.blob(settings).number(host_bytes).number(device_bytes).number(device_type).number(device).number(machine);
+  out.number(staging);
   return out.text(node).text(local_name).number(join).text(tag).take();
 }
 
@@ -86,6 +87,7 @@ Card Card::decode(base::ByteView bytes) {
   card.device_type = in.number<std::int32_t>();
   card.device = in.number<std::int32_t>();
   card.machine = in.number<std::uint64_t>();
+  card.staging = in.number<std::uint64_t>();
   card.node = in.text();
   card.local_name = in.text();
   card.join = in.number<std::uint64_t>();

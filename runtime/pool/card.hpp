@@ -20,7 +20,8 @@ struct Card {
   std::int32_t device_type = 0;
   std::int32_t device = 0;
   std::uint64_t machine = 0;
-  std::string node;  ///< HMC_NODE
+  std::uint64_t staging = 0;  ///< OwnParts::staging()
+  std::string node;           ///< HMC_NODE
   std::string local_name;
   std::uint64_t join = 0;  ///< counts the joins of the process's Pool
   std::string tag;

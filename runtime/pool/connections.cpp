@@ -131,18 +131,18 @@ void Membership::connect_host(int rank, const SharedParts& parts, std::optional<
     member.host_path = {PoolWay::process_copy, why};
     return true;
   };
-  if (rule == PoolWay::process_copy && try_process()) return;
+  const bool by_process = rule == PoolWay::process_copy && try_process();
   if (rule != PoolWay::staged) {
     try {
       addresses_.map(offset_of(rank), parts.host.get(), member.host_bytes, parts.host_offset);
       member.host = addresses_.base() + offset_of(rank);
-      member.host_path = {PoolWay::load_store, why + "; its memory is mapped"};
+      if (!by_process) member.host_path = {PoolWay::load_store, why + "; its memory is mapped"};
       return;
     } catch (const Error& error) {
       why += "; not mapped: " + error.detail().message;
       log_.warn("the host part of rank {} can't be mapped: {}", rank, error.detail().message);
     }
-    if (rule != PoolWay::process_copy && try_process()) return;
+    if (by_process || (rule != PoolWay::process_copy && try_process())) return;
   }
   member.host_path = {PoolWay::staged, why};
 }
@@ -150,11 +150,25 @@ void Membership::connect_host(int rank, const SharedParts& parts, std::optional<
 rma::Endpoint& Membership::endpoint() {
   const std::lock_guard guard(endpoint_lock_);
   if (endpoint_ == nullptr) {
-    auto part = own_.host() != nullptr ? own_.host()
-                                       : memory::provider_for(MemoryType::CPU).allocate(0, 1, memory::Backing::plain);
+    auto part = own_.exposed() != nullptr
+                    ? own_.exposed()
+                    : memory::provider_for(MemoryType::CPU).allocate(0, 1, memory::Backing::plain);
     endpoint_ = std::make_unique<rma::Endpoint>(std::move(part), nullptr, make_wires_(), log_);
+    for (const auto& [memory, bytes] : locals_) endpoint_->register_local(memory, bytes);
   }
   return *endpoint_;
+}
+
+void Membership::register_local(std::byte* memory, std::size_t bytes) {
+  const std::lock_guard guard(endpoint_lock_);
+  locals_.emplace_back(memory, bytes);
+  if (endpoint_ != nullptr) endpoint_->register_local(memory, bytes);
+}
+
+void Membership::deregister_local(const std::byte* memory, std::size_t bytes) noexcept {
+  const std::lock_guard guard(endpoint_lock_);
+  if (std::erase(locals_, std::pair(const_cast<std::byte*>(memory), bytes)) > 0 && endpoint_ != nullptr)
+    endpoint_->deregister_local(memory, bytes);
 }
 
 /// The wires of both sides, the one of the rule first.
@@ -174,7 +188,19 @@ Member Membership::far_member(const Card& card, int number, const std::string& w
   const std::string reason = why.empty() ? path : fmt::format("{}; no shared memory: {}", path, why);
   for (const PoolWay way : {PoolWay::verbs, PoolWay::ucx, PoolWay::tcp})
     if (card.host_bytes > 0 && path.starts_with(name_of(way))) member.host_path = {way, reason};
+  if (rules_.way_between(options_.tag, card.tag) == PoolWay::staged) {
+    if (card.host_bytes > 0) member.host_path = {PoolWay::staged, "a rule"};
+    if (card.device_bytes > 0) member.device_path = {PoolWay::staged, "a rule"};
+    return member;
+  }
   if (card.device_bytes > 0) member.device_path = {PoolWay::staged, "device memory of another node: its owner copies"};
+  if (card.device_bytes > 0 && card.staging > 0) {
+    const std::size_t half = OwnParts::half_of_a_place(options_.most_members);
+    member.place = card.staging + 2 * half * static_cast<std::size_t>(rank());
+    for (const PoolWay way : {PoolWay::verbs, PoolWay::ucx, PoolWay::tcp})
+      if (path.starts_with(name_of(way)))
+        member.device_path = {way, reason + "; to host memory of its owner, which copies"};
+  }
   return member;
 }
 
@@ -296,7 +322,7 @@ void Membership::prepare(int rank, const Card& card, Member member) {
     throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
   }
   const int old = std::exchange(known(rank).far, member.far);
-  if (old >= 0) service_->run([this, old] { endpoint_->remove(old); });
+  if (old >= 0) removals_->run([this, old] { endpoint_->remove(old); });
   if (known(rank).is_member)
     table_.put(rank, std::move(member));
   else

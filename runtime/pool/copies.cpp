@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t relay_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_in_flight = 256;
+constexpr std::size_t longest_in_a_message = std::size_t{8} << 10;  // a request to the owner has such bytes itself
 
 [[noreturn]] void refuse_copy(std::string text) { throw Error(Code::invalid_argument, "Pool::copy", std::move(text)); }
 
@@ -75,51 +76,73 @@ void check_destinations(std::span<const PoolCopy> pieces) {
 
 }  // namespace
 
+/// A way that has failed, for a reason other than its use: the member may live.
+struct Copies::WayFailed {
+  int rank;
+  PoolPart part;
+  const Member* member;
+  PoolWay way;
+  Status status;
+};
+
+void Copies::check_way(const Status& status, const Side& side) {
+  if (status.ok()) [[likely]]
+    return;
+  const bool is_of_the_way = status.code == Code::peer_failed || status.code == Code::not_found ||
+                             status.code == Code::error || status.code == Code::unavailable ||
+                             status.code == Code::closed;
+  const bool may_fail = side.is_by_wire() || side.way == PoolWay::process_copy || side.way == PoolWay::mapped;
+  if (is_of_the_way && side.member != nullptr && may_fail)
+    throw WayFailed{side.rank, side.part, side.member, side.way, status};
+  check(status, side.rank);
+}
+
 // ---- what the addresses are
 
-/// Transfers of the Endpoint that this call has started. The puts to a member are flushed once, at the end.
+/// Transfers of the Endpoint that this call has started. The puts to a member are flushed once, at the end. `at`: in
+/// the member's buffer. The Sides outlive it.
 struct Copies::InFlight {
   explicit InFlight(base::Deadline until) : deadline(until) {}
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
   ~InFlight() {
-    for (auto& [transfer, rank] : transfers) endpoint->abandon(transfer);
+    for (auto& [transfer, side] : transfers) endpoint->abandon(transfer);
   }
   void put(Endpoint& by, const Side& to, std::uint64_t at, const std::byte* from, std::size_t bytes) {
     endpoint = &by;
     Endpoint::Transfer transfer;
-    check(by.start_put(to.member->far, to.offset + at, from, bytes, transfer), to.rank);
-    add(transfer, to.rank);
-    const std::pair target(to.member->far, to.rank);
-    if (std::find(unflushed.begin(), unflushed.end(), target) == unflushed.end()) unflushed.push_back(target);
+    check_way(by.start_put(to.member->far, at, from, bytes, transfer), to);
+    add(transfer, to);
+    const auto is_target = [&](const Side* each) { return each->member == to.member; };
+    if (std::none_of(unflushed.begin(), unflushed.end(), is_target)) unflushed.push_back(&to);
   }
   void get(Endpoint& by, const Side& from, std::uint64_t at, std::byte* to, std::size_t bytes) {
     endpoint = &by;
     Endpoint::Transfer transfer;
-    check(by.get(from.member->far, from.offset + at, to, bytes, transfer), from.rank);
-    add(transfer, from.rank);
+    check_way(by.get(from.member->far, at, to, bytes, transfer), from);
+    add(transfer, from);
   }
-  void add(const Endpoint::Transfer& transfer, int rank) {
-    transfers.emplace_back(transfer, rank);
+  void add(const Endpoint::Transfer& transfer, const Side& side) {
+    transfers.emplace_back(transfer, &side);
     if (transfers.size() > most_in_flight) wait_for_first();
   }
   void wait_for_first() {
-    check(endpoint->wait(transfers.front().first, deadline), transfers.front().second);
+    check_way(endpoint->wait(transfers.front().first, deadline), *transfers.front().second);
     transfers.pop_front();
   }
   void finish() {
-    for (const auto& [far, rank] : unflushed) {
+    for (const Side* const to : unflushed) {
       Endpoint::Transfer transfer;
-      check(endpoint->flush(far, transfer), rank);
-      transfers.emplace_back(transfer, rank);
+      check_way(endpoint->flush(to->member->far, transfer), *to);
+      transfers.emplace_back(transfer, to);
     }
     unflushed.clear();
     while (!transfers.empty()) wait_for_first();
   }
   Endpoint* endpoint = nullptr;
   base::Deadline deadline;
-  std::deque<std::pair<Endpoint::Transfer, int>> transfers;
-  std::vector<std::pair<int, int>> unflushed;
+  std::deque<std::pair<Endpoint::Transfer, const Side*>> transfers;
+  std::vector<const Side*> unflushed;
 };
 
 Side Copies::global_side(const PoolPlace& place, std::size_t bytes, Batch& batch) {
@@ -141,14 +164,21 @@ Side Copies::global_side(const PoolPlace& place, std::size_t bytes, Batch& batch
   side.rank = place.rank;
   side.part = place.part;
   side.offset = place.offset;
-  if (place.part == PoolPart::host) {
-    side.owner = memory::host_owner();
-    if (member->host != nullptr) side.direct = member->host + place.offset;
-  } else if (member->device != nullptr) {
-    side.owner = memory::owner_of(*member->device);
-    side.direct = member->device->address + place.offset;
-  }
+  locate(side);
   return side;
+}
+
+/// Where the part is now, by the member's present way.
+void Copies::locate(Side& side) noexcept {
+  side.way = side.member->way(side.part);
+  side.direct = nullptr;
+  if (side.part == PoolPart::host) {
+    side.owner = memory::host_owner();
+    if (side.way == PoolWay::own || side.way == PoolWay::load_store) side.direct = side.member->host + side.offset;
+  } else if (side.way == PoolWay::own || side.way == PoolWay::mapped) {
+    side.owner = memory::owner_of(*side.member->device);
+    side.direct = side.member->device->address + side.offset;
+  }
 }
 
 Side Copies::side_of(const void* address, std::size_t bytes, Batch& batch) {
@@ -185,16 +215,49 @@ void Copies::copy(void* destination, const void* source, std::size_t bytes, Pool
   if (!members_.is_member()) throw Error(Code::closed, "Pool::copy", "this process isn't a member of the pool");
   Batch batch;
   const Piece piece = piece_of({destination, source, bytes}, direction, batch);
-  InFlight in_flight(deadline());
-  run_piece(piece, in_flight);
-  in_flight.finish();
+  try {
+    InFlight in_flight(deadline());
+    run_piece(piece, in_flight);
+    return in_flight.finish();
+  } catch (const WayFailed& failed) {
+    fall_back(failed);
+  }
+  batch.pieces.push_back(piece);
+  run(batch);
 }
 
-void Copies::run(const Batch& batch) {
+void Copies::run(Batch& batch) {
+  for (;;) {
+    for (Piece& each : batch.pieces)
+      for (Side* const side : {&each.destination, &each.source})
+        if (side->is_global) locate(*side);
+    try {
+      return run_once(batch);
+    } catch (const WayFailed& failed) {
+      fall_back(failed);
+    }
+  }
+}
+
+void Copies::run_once(const Batch& batch) {
   InFlight in_flight(deadline());
   for (const Piece& each : batch.pieces) run_piece(each, in_flight);
   in_flight.finish();
 }
+
+/// Throws Error{peer_failed} if the member has ended: its answer or its leave decides.
+void Copies::fall_back(const WayFailed& failed) {
+  const StagedCopy nothing{static_cast<std::uint8_t>(failed.part), false, -1, 0, 0};
+  (void)members_.call(failed.rank, Message::Kind::staged, nothing.encode(), deadline());
+  const std::string why = failed.way == PoolWay::process_copy && failed.status.sys_errno != 0
+                              ? std::strerror(failed.status.sys_errno)
+                              : std::string(failed.status.what != nullptr ? failed.status.what : "the copy failed");
+  if (failed.member->failed->add(failed.part, why))
+    members_.report_failed_way(failed.rank, failed.part, *failed.member);
+}
+
+Copies::Copies(Membership& members, std::chrono::nanoseconds timeout)
+    : members_(members), timeout_(timeout), places_(static_cast<std::size_t>(members.options().most_members)) {}
 
 void Copies::run_piece(const Piece& piece, InFlight& in_flight) {
   const Side& to = piece.destination;
@@ -203,17 +266,23 @@ void Copies::run_piece(const Piece& piece, InFlight& in_flight) {
     std::memcpy(to.direct, from.direct, piece.bytes);
     return;
   }
-  if (to.direct != nullptr && from.direct != nullptr)
-    return check(memory::copy_between(to.direct, to.owner, from.direct, from.owner, piece.bytes),
-                 to.is_global ? to.rank : from.rank);
-  const auto is_far = [](const Side& side) {
-    return side.direct == nullptr && !side.is_device && side.member->far >= 0;
-  };
-  if (is_far(to) && from.is_host_memory()) return in_flight.put(members_.endpoint(), to, 0, from.direct, piece.bytes);
-  if (is_far(from) && to.is_host_memory()) return in_flight.get(members_.endpoint(), from, 0, to.direct, piece.bytes);
+  if (to.direct != nullptr && from.direct != nullptr) return copy_direct(piece);
+  const auto is_far = [](const Side& side) { return !side.is_device && side.is_by_wire(); };
+  if (is_far(to) && from.is_host_memory())
+    return in_flight.put(members_.endpoint(), to, to.offset, from.direct, piece.bytes);
+  if (is_far(from) && to.is_host_memory())
+    return in_flight.get(members_.endpoint(), from, from.offset, to.direct, piece.bytes);
   if (to.is_host_memory()) return read(from, 0, to.direct, piece.bytes);
   if (from.is_host_memory()) return write(to, 0, from.direct, piece.bytes);
   relay(piece);
+}
+
+void Copies::copy_direct(const Piece& piece) {
+  const Side& to = piece.destination;
+  const Side& from = piece.source;
+  // The way that fails is that of mapped device memory; of two, the destination's.
+  check_way(memory::copy_between(to.direct, to.owner, from.direct, from.owner, piece.bytes),
+            to.way == PoolWay::mapped || !from.is_global ? to : from);
 }
 
 /// Through host memory of this process.
@@ -228,16 +297,17 @@ void Copies::relay(const Piece& piece) {
 
 void Copies::read(const Side& from, std::uint64_t at, std::byte* to, std::size_t bytes) {
   if (from.direct != nullptr)
-    return check(memory::copy_between(to, memory::host_owner(), from.direct + at, from.owner, bytes), from.rank);
-  if (!from.is_device && from.member->far >= 0) {
+    return check_way(memory::copy_between(to, memory::host_owner(), from.direct + at, from.owner, bytes), from);
+  if (!from.is_device && from.is_by_wire()) {
     InFlight one(deadline());
-    one.get(members_.endpoint(), from, at, to, bytes);
+    one.get(members_.endpoint(), from, from.offset + at, to, bytes);
     return one.finish();
   }
-  if (!from.is_device && from.member->host_path.way == PoolWay::process_copy)
-    return check(
+  if (from.way == PoolWay::process_copy)
+    return check_way(
         transport::PeerReads::read(from.member->process, from.member->remote + from.offset + at, to, bytes, from.rank),
-        from.rank);
+        from);
+  if (from.is_by_wire() && bytes > longest_in_a_message) return transfer_by_place(from, at, to, bytes, false);
   for (std::size_t done = 0; done < bytes; done += StagedCopy::most_bytes) {
     const std::size_t part = std::min(bytes - done, StagedCopy::most_bytes);
     const base::Bytes got = staged(from, at + done, {}, part);
@@ -248,16 +318,17 @@ void Copies::read(const Side& from, std::uint64_t at, std::byte* to, std::size_t
 
 void Copies::write(const Side& to, std::uint64_t at, const std::byte* from, std::size_t bytes) {
   if (to.direct != nullptr)
-    return check(memory::copy_between(to.direct + at, to.owner, from, memory::host_owner(), bytes), to.rank);
-  if (!to.is_device && to.member->far >= 0) {
+    return check_way(memory::copy_between(to.direct + at, to.owner, from, memory::host_owner(), bytes), to);
+  if (!to.is_device && to.is_by_wire()) {
     InFlight one(deadline());
-    one.put(members_.endpoint(), to, at, from, bytes);
+    one.put(members_.endpoint(), to, to.offset + at, from, bytes);
     return one.finish();
   }
-  if (!to.is_device && to.member->host_path.way == PoolWay::process_copy)
-    return check(
-        transport::PeerReads::write(to.member->process, to.member->remote + to.offset + at, from, bytes, to.rank),
-        to.rank);
+  if (to.way == PoolWay::process_copy)
+    return check_way(
+        transport::PeerReads::write(to.member->process, to.member->remote + to.offset + at, from, bytes, to.rank), to);
+  if (to.is_by_wire() && bytes > longest_in_a_message)
+    return transfer_by_place(to, at, const_cast<std::byte*>(from), bytes, true);
   for (std::size_t done = 0; done < bytes; done += StagedCopy::most_bytes) {
     const std::size_t part = std::min(bytes - done, StagedCopy::most_bytes);
     (void)staged(to, at + done, {from + done, part}, part);
@@ -266,10 +337,64 @@ void Copies::write(const Side& to, std::uint64_t at, const std::byte* from, std:
 
 /// By the owner: see Membership::run_staged. `bytes` empty: a read of `size` bytes.
 base::Bytes Copies::staged(const Side& side, std::uint64_t at, std::span<const std::byte> bytes, std::size_t size) {
-  const StagedCopy request{static_cast<std::uint8_t>(side.part), !bytes.empty(), side.offset + at, size};
+  const StagedCopy request{static_cast<std::uint8_t>(side.part), !bytes.empty(), -1, side.offset + at, size};
   base::Bytes message = request.encode();
   message.insert(message.end(), bytes.begin(), bytes.end());
   return members_.call(side.rank, Message::Kind::staged, message, deadline());
+}
+
+/// By the wire, through this process's place in the owner's staging memory: while the owner copies one half, the wire
+/// moves the other one.
+void Copies::transfer_by_place(const Side& side, std::uint64_t at, std::byte* local, std::size_t bytes, bool writes) {
+  const std::size_t half_bytes = OwnParts::half_of_a_place(members_.options().most_members);
+  const std::size_t chunks = (bytes + half_bytes - 1) / half_bytes;
+  const std::lock_guard one_at_a_time(places_[static_cast<std::size_t>(side.rank)]);
+  std::deque<std::uint64_t> asked;  // requests to the owner, of successive chunks
+  const auto size_of = [&](std::size_t chunk) { return std::min(half_bytes, bytes - chunk * half_bytes); };
+  const auto ask = [&](std::size_t chunk) {
+    const StagedCopy request{static_cast<std::uint8_t>(side.part), writes, static_cast<std::int8_t>(chunk % 2),
+                             side.offset + at + chunk * half_bytes, size_of(chunk)};
+    asked.push_back(members_.start_call(side.rank, Message::Kind::staged, request.encode()));
+  };
+  const auto await_first = [&] {
+    const std::uint64_t id = asked.front();
+    asked.pop_front();
+    (void)members_.finish_call(id, deadline());
+  };
+  const auto move = [&](std::size_t chunk) {
+    InFlight one(deadline());
+    const std::uint64_t there = side.member->place + (chunk % 2) * half_bytes;
+    std::byte* const here = local + chunk * half_bytes;
+    if (writes)
+      one.put(members_.endpoint(), side, there, here, size_of(chunk));
+    else
+      one.get(members_.endpoint(), side, there, here, size_of(chunk));
+    one.finish();
+  };
+  try {
+    if (!writes)
+      for (std::size_t chunk = 0; chunk < std::min<std::size_t>(chunks, 2); ++chunk) ask(chunk);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+      if (writes) {
+        if (asked.size() == 2) await_first();
+        move(chunk);
+        ask(chunk);
+      } else {
+        await_first();
+        move(chunk);
+        if (chunk + 2 < chunks) ask(chunk + 2);
+      }
+    }
+    while (!asked.empty()) await_first();
+  } catch (...) {
+    // The owner may still access the place, so it isn't used again.
+    side.member->failed->add(side.part, "a transfer through the owner's memory failed");
+    while (!asked.empty()) {
+      members_.forget_call(asked.front());
+      asked.pop_front();
+    }
+    throw;
+  }
 }
 
 void Copies::copy_2d(const Matrix& matrix, PoolDirection direction) {
@@ -285,7 +410,7 @@ void Copies::copy_2d(const Matrix& matrix, PoolDirection direction) {
   for (std::size_t row = 0; row < height; ++row)
     rows.push_back({static_cast<std::byte*>(destination) + row * destination_pitch,
                     static_cast<const std::byte*>(source) + row * source_pitch, width});
-  const Batch batch = resolve(rows, direction);
+  Batch batch = resolve(rows, direction);
   const Piece& first = batch.pieces.front();
   // One strided copy of the device, if each side is one range of one device, or of the host.
   const auto is_one_range = [&](const Side& begin, const Side& end, std::size_t pitch) {
@@ -304,7 +429,7 @@ void Copies::copy_2d(const Matrix& matrix, PoolDirection direction) {
   transfer.height = height;
   transfer.destination_pitch = destination_pitch;
   transfer.source_pitch = source_pitch;
-  check((to != nullptr ? to : from)->copy(transfer), first.destination.rank);
+  if (!(to != nullptr ? to : from)->copy(transfer).ok()) run(batch);  // by rows; it reports a failure
 }
 
 // ---- in the background, and on streams
@@ -385,12 +510,17 @@ void Copies::register_memory(void* address, std::size_t bytes) {
     } catch (const Error&) {  // the copies work without
     }
   }
+  members_.register_local(made.address, bytes);
   registered_.push_back(std::move(made));
 }
 
 void Copies::deregister_memory(void* address) noexcept {
   const std::lock_guard guard(lock_);
-  std::erase_if(registered_, [&](const Registered& each) { return each.address == address; });
+  std::erase_if(registered_, [&](const Registered& each) {
+    if (each.address != address) return false;
+    members_.deregister_local(each.address, each.bytes);
+    return true;
+  });
 }
 
 }  // namespace hmc::pool

@@ -23,13 +23,15 @@ namespace hmc::pool {
 struct Side {
   bool is_global = false;
   bool is_device = false;
-  std::byte* direct = nullptr;  ///< the address for this process, or for its device; null: by the member's way
+  std::byte* direct = nullptr;  ///< the address for this process, or for its device; null: by `way`
   memory::Owner owner;          ///< of `direct`
   const Member* member = nullptr;
+  PoolWay way = PoolWay::own;  ///< to the member's part when the copy began
   int rank = -1;
   PoolPart part = PoolPart::host;
   std::uint64_t offset = 0;
   bool is_host_memory() const noexcept { return direct != nullptr && !is_device; }
+  bool is_by_wire() const noexcept { return way == PoolWay::verbs || way == PoolWay::ucx || way == PoolWay::tcp; }
 };
 
 struct Piece {
@@ -46,14 +48,15 @@ struct Batch {
 /// Throws Error. Threads: any.
 class Copies {
  public:
-  Copies(Membership& members, std::chrono::nanoseconds timeout) : members_(members), timeout_(timeout) {}
+  Copies(Membership& members, std::chrono::nanoseconds timeout);
   /// Waits for the copies in the background.
   ~Copies();
 
   void copy(void* destination, const void* source, std::size_t bytes, PoolDirection direction);
   /// Checks all pieces.
   Batch resolve(std::span<const PoolCopy> pieces, PoolDirection direction);
-  void run(const Batch& batch);
+  /// If a member's way fails while the member lives, the copy is repeated by its next way.
+  void run(Batch& batch);
   struct Matrix {
     void* destination = nullptr;
     std::size_t destination_pitch = 0;
@@ -70,11 +73,18 @@ class Copies {
 
  private:
   struct InFlight;
+  struct WayFailed;
+  static void check_way(const base::Status& status, const Side& side);
+  void run_once(const Batch& batch);
+  void fall_back(const WayFailed& failed);
+  void copy_direct(const Piece& piece);
+  void transfer_by_place(const Side& side, std::uint64_t at, std::byte* local, std::size_t bytes, bool writes);
   Side side_of(const void* address, std::size_t bytes, Batch& batch);
   Side global_side(const PoolPlace& place, std::size_t bytes, Batch& batch);
   Piece piece_of(const PoolCopy& copy, PoolDirection direction, Batch& batch);
   void run_piece(const Piece& piece, InFlight& in_flight);
   void relay(const Piece& piece);
+  static void locate(Side& side) noexcept;
   void read(const Side& from, std::uint64_t at, std::byte* to, std::size_t bytes);
   void write(const Side& to, std::uint64_t at, const std::byte* from, std::size_t bytes);
   base::Bytes staged(const Side& side, std::uint64_t at, std::span<const std::byte> bytes, std::size_t size);
@@ -83,6 +93,7 @@ class Copies {
 
   Membership& members_;
   const std::chrono::nanoseconds timeout_;
+  std::vector<std::mutex> places_;  // by rank: one transfer at a time uses this process's place at a member
   std::mutex lock_;
   std::optional<Error> failure_;  // of copies in the background
   struct StreamUse {

@@ -1,8 +1,29 @@
 #include "runtime/pool/member_table.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace hmc::pool {
+
+bool FailedWays::add(PoolPart part, const std::string& why) {
+  const std::lock_guard guard(lock_);
+  if (failed_[index(part)].load(std::memory_order_relaxed)) return false;
+  why_[index(part)] = why;
+  failed_[index(part)].store(true, std::memory_order_release);
+  return true;
+}
+
+std::string FailedWays::why(PoolPart part) const {
+  const std::lock_guard guard(lock_);
+  return why_[index(part)];
+}
+
+PoolPath Member::path(PoolPart part) const {
+  const PoolPath& first = part == PoolPart::host ? host_path : device_path;
+  if (!failed->has(part)) return first;
+  return {next_way(first.way), fmt::format("{}; {} failed: {}", first.why, name_of(first.way), failed->why(part))};
+}
 
 MemberTable::MemberTable(int size, Release release)
     : slots_(static_cast<std::size_t>(size)), release_(std::move(release)) {}

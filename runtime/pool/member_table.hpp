@@ -1,10 +1,12 @@
 // MemberTable: the members that this process can access, and the calls that access them now.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,16 +16,42 @@
 
 namespace hmc::pool {
 
+/// The ways to a member's parts that have failed while it was a member. Threads: any.
+class FailedWays {
+ public:
+  bool has(PoolPart part) const noexcept { return failed_[index(part)].load(std::memory_order_acquire); }
+  /// False if the way has failed before; the first reason is kept.
+  bool add(PoolPart part, const std::string& why);
+  std::string why(PoolPart part) const;
+
+ private:
+  static std::size_t index(PoolPart part) noexcept { return static_cast<std::size_t>(part); }
+  mutable std::mutex lock_;
+  std::array<std::string, 2> why_;
+  std::array<std::atomic<bool>, 2> failed_{};
+};
+
 /// A member, as this process accesses it.
 struct Member {
   std::uint64_t host_bytes = 0, device_bytes = 0;
   std::byte* host = nullptr;                   ///< at the pool's address; null: not mapped here
   std::shared_ptr<memory::Allocation> device;  ///< null: not mapped here
   int far = -1;                                ///< its number in the Endpoint; -1: it has none
-  std::int32_t process = 0;                    ///< process_copy: the process that has the part
-  std::uint64_t remote = 0;                    ///< and the part's address there
-  PoolPath host_path, device_path;
+  std::uint64_t place = 0;   ///< of this process in the member's staging memory, in the Endpoint's buffer; 0: none
+  std::int32_t process = 0;  ///< process_copy: the process that has the part
+  std::uint64_t remote = 0;  ///< and the part's address there
+  PoolPath host_path, device_path;  ///< at the join
+  std::shared_ptr<FailedWays> failed = std::make_shared<FailedWays>();
   std::uint64_t bytes(PoolPart part) const noexcept { return part == PoolPart::host ? host_bytes : device_bytes; }
+  /// The way now: if the first one has failed, the next one.
+  PoolWay way(PoolPart part) const noexcept {
+    const PoolWay first = part == PoolPart::host ? host_path.way : device_path.way;
+    return failed->has(part) ? next_way(first) : first;
+  }
+  PoolPath path(PoolPart part) const;
+  PoolWay next_way(PoolWay failed_way) const noexcept {
+    return failed_way == PoolWay::process_copy && host != nullptr ? PoolWay::load_store : PoolWay::staged;
+  }
 };
 
 /// One word per rank has the state and the number of users. The order of the accesses to it is stated in README.md.

@@ -37,6 +37,8 @@ Membership::Membership(const PoolOptions& options, std::uint64_t start, const Ma
       rank_(options.rank),
       table_(options.most_members, [this](int rank, Member& member) { discard(rank, member); }),
       service_(std::make_unique<TaskThread>("hmc-pool")),
+      copies_(std::make_unique<TaskThread>("hmc-pool-owner")),
+      removals_(std::make_unique<TaskThread>("hmc-pool-drop")),
       handlers_(std::make_unique<TaskThread>("hmc-pool-call")),
       tellers_(std::make_unique<TaskThread>("hmc-pool-tell")),
       control_(make_control(*this)) {}
@@ -55,6 +57,8 @@ void Membership::close() noexcept {
   handlers_.reset();
   tellers_.reset();
   service_.reset();
+  copies_.reset();
+  removals_.reset();
   control_.reset();
   for (int rank = 0; rank < options_.most_members; ++rank) remove(rank);
 }
@@ -67,6 +71,7 @@ Card Membership::own_card() const {
   card.device_type = static_cast<std::int32_t>(own_.device_type());
   card.device = options_.device;
   card.machine = base::machine_id();
+  card.staging = own_.staging();
   card.node = node_;
   card.local_name = control_->local_name();
   card.join = joins_;
@@ -259,7 +264,7 @@ void Membership::on_left(int rank, std::uint64_t version, bool died) {
     if (gone.prepared) discard(rank, *gone.prepared);
     gone.prepared.reset();
     table_.remove(rank);
-    if (const int far = std::exchange(gone.far, -1); far >= 0) service_->run([this, far] { endpoint_->remove(far); });
+    if (const int far = std::exchange(gone.far, -1); far >= 0) removals_->run([this, far] { endpoint_->remove(far); });
     if (was_member) tell({version, rank, false, died});
   };
   if (has_view_)
@@ -321,6 +326,10 @@ void Membership::on_change(std::function<void(const PoolChange&)> changed) {
 // ---- requests between members
 
 base::Bytes Membership::call(int rank, Message::Kind kind, base::ByteView request, Deadline deadline) {
+  return finish_call(start_call(rank, kind, request), deadline);
+}
+
+std::uint64_t Membership::start_call(int rank, Message::Kind kind, base::ByteView request) {
   Message message;
   message.kind = kind;
   message.bytes.assign(request.begin(), request.end());
@@ -333,23 +342,44 @@ base::Bytes Membership::call(int rank, Message::Kind kind, base::ByteView reques
     if (kind == Message::Kind::offer ? departed_.contains(rank) : !known(rank).is_member)
       throw Error(Code::peer_failed, "Pool::call", fmt::format("rank {} isn't a member", rank));
     message.id = ++last_id_;
-    pending_[message.id].rank = rank;
+    pending_[message.id].rank = pending_[message.id].to = rank;
   }
-  control_->post(rank, message.encode());
+  try {
+    control_->post(rank, message.encode());
+  } catch (...) {
+    const std::lock_guard guard(lock_);
+    pending_.erase(message.id);
+    throw;
+  }
+  return message.id;
+}
+
+base::Bytes Membership::finish_call(std::uint64_t id, Deadline deadline) {
   constexpr std::chrono::nanoseconds interval{base::interrupt_interval_ns};
   std::unique_lock guard(lock_);
-  Pending& call = pending_[message.id];
+  Pending& call = pending_[id];
+  const int rank = call.to;
   const auto is_over = [&] { return ended_ || call.done || call.rank < 0; };
   bool expired = false;
   while (!expired && !changed_.wait_for(guard, std::min(deadline.left(), interval), is_over))
     expired = deadline.expired() || base::is_interrupted();
   const Pending result = std::move(call);
-  pending_.erase(message.id);
+  pending_.erase(id);
   if (result.done && result.answer.code == Code::success) return result.answer.bytes;
   if (result.done) throw Error(result.answer.code, "Pool::call", result.answer.text);
   if (expired) throw Error(Code::timeout, "Pool::call", fmt::format("rank {} doesn't answer", rank));
   throw Error(Code::peer_failed, "Pool::call",
               ended_ ? std::string("the store has ended") : fmt::format("rank {} isn't a member any more", rank));
+}
+
+void Membership::forget_call(std::uint64_t id) noexcept {
+  const std::lock_guard guard(lock_);
+  pending_.erase(id);
+}
+
+void Membership::report_failed_way(int rank, PoolPart part, const Member& member) const {
+  const PoolPath path = member.path(part);
+  log_.warn("the {} part of rank {}: now by {}: {}", name_of(part), rank, name_of(path.way), path.why);
 }
 
 void Membership::on_call(OnCall handler) {
@@ -375,7 +405,7 @@ void Membership::on_post(int from, base::ByteView bytes) {
     note_candidate(from, *shared);
     service_->run([this, from, shared] { answer_offer(from, *shared); });
   }
-  if (shared->kind == Message::Kind::staged) service_->run([this, from, shared] { answer_call(from, *shared); });
+  if (shared->kind == Message::Kind::staged) copies_->run([this, from, shared] { answer_call(from, *shared); });
   if (shared->kind == Message::Kind::call) handlers_->run([this, from, shared] { answer_call(from, *shared); });
 }
 
@@ -385,7 +415,7 @@ void Membership::answer_call(int from, const Message& message) {
   answer.id = message.id;
   try {
     if (message.kind == Message::Kind::staged) {
-      answer.bytes = run_staged(message.bytes);
+      answer.bytes = run_staged(from, message.bytes);
     } else {
       OnCall handler;
       {
@@ -407,20 +437,30 @@ void Membership::answer_call(int from, const Message& message) {
   control_->post(from, answer.encode());
 }
 
-/// A copy between this process's part and a message.
-base::Bytes Membership::run_staged(base::ByteView bytes) {
+/// A copy between this process's part and a message, or the sender's place in the staging memory.
+base::Bytes Membership::run_staged(int from, base::ByteView bytes) {
   const auto copy = StagedCopy::decode(bytes);
   if (!copy) throw Error(Code::refused, "Pool::copy", "the request can't be read");
   const auto& part = copy->part == 0 ? own_.host() : own_.device();
   if (part == nullptr || copy->offset > part->bytes || copy->size > part->bytes - copy->offset)
     throw Error(Code::out_of_range, "Pool::copy", "the range exceeds the member's part");
-  base::Bytes read(copy->writes ? 0 : copy->size);
+  if (copy->size == 0) return {};  // asks whether this process answers
+  const bool is_in_place = copy->half >= 0;
+  base::Bytes read(copy->writes || is_in_place ? 0 : copy->size);
+  const std::byte* source = bytes.data() + StagedCopy::header_bytes;
+  std::byte* destination = read.data();
+  if (is_in_place) {
+    const std::size_t half = OwnParts::half_of_a_place(options_.most_members);
+    if (own_.staging() == 0 || copy->size > half)
+      throw Error(Code::refused, "Pool::copy", "the member has no such staging memory");
+    const auto index = static_cast<std::size_t>(2 * from + copy->half);
+    source = destination = own_.exposed()->address + own_.staging() + index * half;
+  }
   std::byte* const at = part->address + copy->offset;
   const memory::Owner owner = memory::owner_of(*part);
-  const base::Status status =
-      copy->writes
-          ? memory::copy_between(at, owner, bytes.data() + StagedCopy::header_bytes, memory::host_owner(), copy->size)
-          : memory::copy_between(read.data(), memory::host_owner(), at, owner, copy->size);
+  const base::Status status = copy->writes
+                                  ? memory::copy_between(at, owner, source, memory::host_owner(), copy->size)
+                                  : memory::copy_between(destination, memory::host_owner(), at, owner, copy->size);
   if (!status.ok())
     throw Error(status.code, "Pool::copy", status.what != nullptr ? status.what : "the owner's copy failed");
   return read;

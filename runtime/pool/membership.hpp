@@ -63,9 +63,19 @@ class Membership final : private Control::Handler {
   /// handled yet is waited for.
   MemberUse use(int rank) noexcept;
   rma::Endpoint& endpoint();
+  /// The caller's memory, for the wires in use and those that are made later. Memory that can't be registered is
+  /// copied without.
+  void register_local(std::byte* memory, std::size_t bytes);
+  void deregister_local(const std::byte* memory, std::size_t bytes) noexcept;
 
   /// A request to a member, and its answer. Throws Error: the receiver's, timeout, peer_failed.
   base::Bytes call(int rank, Message::Kind kind, base::ByteView request, base::Deadline deadline);
+  /// The two halves of call(): each start is followed by one finish_call() or forget_call(), of any thread.
+  std::uint64_t start_call(int rank, Message::Kind kind, base::ByteView request);
+  base::Bytes finish_call(std::uint64_t id, base::Deadline deadline);
+  /// Instead of finish_call(): the answer is dropped.
+  void forget_call(std::uint64_t id) noexcept;
+  void report_failed_way(int rank, PoolPart part, const Member& member) const;
   using OnCall = std::function<std::string(int from, std::string_view request)>;
   void on_call(OnCall handler);
 
@@ -79,7 +89,8 @@ class Membership final : private Control::Handler {
     int far = -1;                    ///< of the member in the table, or of the prepared one
   };
   struct Pending {
-    int rank = -1;
+    int rank = -1;  ///< -1: it isn't a member any more
+    int to = -1;
     bool done = false;
     Message answer;
   };
@@ -121,7 +132,7 @@ class Membership final : private Control::Handler {
   void note_candidate(int from, const Message& message) noexcept;
   void answer_offer(int from, const Message& message);
   void answer_call(int from, const Message& message);
-  base::Bytes run_staged(base::ByteView bytes);
+  base::Bytes run_staged(int from, base::ByteView bytes);
 
   const PoolOptions options_;
   const Rules rules_;
@@ -132,7 +143,8 @@ class Membership final : private Control::Handler {
   Reservation addresses_;
   MakeWires make_wires_;
   std::mutex endpoint_lock_;
-  std::unique_ptr<rma::Endpoint> endpoint_;  // under endpoint_lock_ until it is made
+  std::unique_ptr<rma::Endpoint> endpoint_;                 // under endpoint_lock_ until it is made
+  std::vector<std::pair<std::byte*, std::size_t>> locals_;  // of register_local, under endpoint_lock_
 
   mutable std::mutex lock_;
   mutable std::condition_variable changed_;
@@ -155,7 +167,8 @@ class Membership final : private Control::Handler {
   std::atomic<int> rank_;
   MemberTable table_;
   // Last: their threads use the other members. The control plane ends first.
-  std::unique_ptr<TaskThread> service_, handlers_, tellers_;
+  // service_: offers of candidates. copies_: copies for other members. removals_: the wire's work for former members.
+  std::unique_ptr<TaskThread> service_, copies_, removals_, handlers_, tellers_;
   std::unique_ptr<Control> control_;
 };
 

@@ -17,7 +17,7 @@ struct Message {
     offer,   ///< of a candidate's Endpoint: `text` has its wires in order of preference; card and offer; `target`
     accept,  ///< `text`: the chosen wire; offer
     call,    ///< of the program
-    staged,  ///< a copy to or from the receiver's part, by the receiver: StagedCopy, and the bytes to write
+    staged,  ///< a copy to or from the receiver's part, by the receiver: StagedCopy, and the bytes to write, if any
     answer,  ///< to call and staged
     last = answer
   };
@@ -57,24 +57,27 @@ struct Message {
 struct StagedCopy {
   std::uint8_t part = 0;
   bool writes = false;
+  std::int8_t half = -1;  ///< the bytes are in this half of the sender's place, not in messages; -1: in messages
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  static constexpr std::size_t header_bytes = 18;
+  static constexpr std::size_t header_bytes = 19;
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
   base::Bytes encode() const {
     base::ByteWriter out;
-    return out.number(part).number(static_cast<std::uint8_t>(writes)).number(offset).number(size).take();
+    return out.number(part).number(static_cast<std::uint8_t>(writes)).number(half).number(offset).number(size).take();
   }
   static std::optional<StagedCopy> decode(base::ByteView bytes) {
     base::ByteReader in(bytes);
     StagedCopy copy;
     copy.part = in.number<std::uint8_t>();
     copy.writes = in.number<std::uint8_t>() != 0;
+    copy.half = in.number<std::int8_t>();
     copy.offset = in.number<std::uint64_t>();
     copy.size = in.number<std::uint64_t>();
-    const bool has_size = in.left() == (copy.writes ? copy.size : 0);
-    if (!in.ok() || copy.part > 1 || copy.size > most_bytes || !has_size) return std::nullopt;
+    const bool has_size = in.left() == (copy.writes && copy.half < 0 ? copy.size : 0);
+    if (!in.ok() || copy.part > 1 || copy.half < -1 || copy.half > 1 || copy.size > most_bytes || !has_size)
+      return std::nullopt;
     return copy;
   }
 };

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -23,13 +24,8 @@ base::UniqueFd duplicate(int fd) {
   return copy;
 }
 
-std::shared_ptr<memory::Allocation> make_host_part(const PoolOptions& options) {
-  const bool adopts = options.host_fd >= 0;
-  auto segment = adopts ? base::Segment::map(duplicate(options.host_fd), options.host_bytes)
-                        : base::Segment::create(options.host_bytes);
-  segment->populate(0, options.host_bytes);
-  return memory::adopt_segment(std::move(segment), 0, options.host_bytes);
-}
+constexpr std::size_t most_staging_bytes = std::size_t{64} << 20;
+constexpr std::size_t largest_half = std::size_t{1} << 20, smallest_half = std::size_t{32} << 10;
 
 /// A word that a peer reads to prove that it can read this process's memory.
 struct Nonce {
@@ -39,8 +35,27 @@ const Nonce nonce;
 
 }  // namespace
 
+std::size_t OwnParts::half_of_a_place(int most_members) noexcept {
+  const std::size_t half = most_staging_bytes / 2 / static_cast<std::size_t>(most_members);
+  return std::clamp(half, smallest_half, largest_half) / 4096 * 4096;
+}
+
 OwnParts::OwnParts(const PoolOptions& options) {
-  if (options.host_bytes > 0) host_ = make_host_part(options);
+  if (options.host_fd >= 0 && options.host_bytes > 0) {  // no staging memory can follow it
+    auto segment = base::Segment::map(duplicate(options.host_fd), options.host_bytes);
+    segment->populate(0, options.host_bytes);
+    exposed_ = host_ = memory::adopt_segment(std::move(segment), 0, options.host_bytes);
+  } else if (options.host_bytes > 0 || options.device_bytes > 0) {
+    if (options.device_bytes > 0) staging_ = base::round_up(options.host_bytes + 1, 4096);
+    const std::size_t places =
+        2 * half_of_a_place(options.most_members) * static_cast<std::size_t>(options.most_members);
+    const std::size_t bytes = staging_ > 0 ? staging_ + places : options.host_bytes;
+    const auto segment = base::Segment::create(bytes);
+    if (options.host_bytes > 0)
+      segment->populate(0, options.host_bytes);  // the pages of the staging memory appear at their first use
+    if (options.host_bytes > 0) host_ = memory::adopt_segment(segment, 0, options.host_bytes);
+    exposed_ = staging_ > 0 ? memory::adopt_segment(segment, 0, bytes) : host_;
+  }
   if (options.device_bytes == 0) return;
   device_type_ = memory::resolved(options.device_type);
   device_ = memory::provider_for(device_type_)

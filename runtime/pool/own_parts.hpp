@@ -21,12 +21,19 @@ class OwnParts {
   const std::shared_ptr<memory::Allocation>& host() const noexcept { return host_; }
   const std::shared_ptr<memory::Allocation>& device() const noexcept { return device_; }
   MemoryType device_type() const noexcept { return device_type_; }
+  /// What members on other nodes access: the host part, followed by the staging memory, if there is any. Null: neither.
+  const std::shared_ptr<memory::Allocation>& exposed() const noexcept { return exposed_; }
+  /// The staging memory for the device part begins here in exposed(); 0: there is none.
+  std::uint64_t staging() const noexcept { return staging_; }
+  /// Each member has a place in the staging memory, of two halves.
+  static std::size_t half_of_a_place(int most_members) noexcept;
 
   /// For a process of this node. Throws Error.
   Shared share() const;
 
  private:
-  std::shared_ptr<memory::Allocation> host_, device_;
+  std::shared_ptr<memory::Allocation> host_, device_, exposed_;
+  std::uint64_t staging_ = 0;
   MemoryType device_type_ = MemoryType::CPU;
 };
 

@@ -68,6 +68,22 @@ Endpoint::~Endpoint() {
   }
 }
 
+void Endpoint::register_local(std::byte* memory, std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock_);
+  for (const auto& wire : wires_) {
+    try {
+      (void)wire->register_local(memory, bytes);
+    } catch (const Error& error) {
+      log_.info("{}: {} bytes aren't registered: {}", wire->name(), bytes, error.detail().message);
+    }
+  }
+}
+
+void Endpoint::deregister_local(const std::byte* memory, std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock_);
+  for (const auto& wire : wires_) wire->deregister_local(memory, bytes);
+}
+
 std::vector<std::string> Endpoint::wire_names() const {
   std::vector<std::string> names;
   for (const auto& wire : wires_) names.emplace_back(wire->name());

@@ -50,6 +50,9 @@ class Endpoint {
   /// The memory that peers access: the relay, or else the buffer.
   bool has_relay() const noexcept { return relay_ != nullptr; }
   const memory::Allocation& exposed() const noexcept { return relay_ != nullptr ? *relay_ : *buffer_; }
+  /// Registers memory of this process on the wires that use it: transfers need no registration of their own.
+  void register_local(std::byte* memory, std::size_t bytes) noexcept;
+  void deregister_local(const std::byte* memory, std::size_t bytes) noexcept;
   /// The names of the wires, in order of preference.
   std::vector<std::string> wire_names() const;
 

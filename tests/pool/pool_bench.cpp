@@ -1,10 +1,18 @@
-// Measures pools; not a test: pool_bench --fork 2 [--nodes 2], pool_bench --fork 9 join.
+// Measures pools; not a test:
+//   pool_bench --fork 2 [--nodes 2] copies       beside memcpy
+//   pool_bench --fork 2 --nodes 2 beside_ucx     beside ucp_put_nbx over TCP
+//   pool_bench --fork 2 --nodes 2 device_parts   beside messages over the store
+//   pool_bench --fork 9 join
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "members.hpp"
+#ifdef HMC_HAVE_UCX
+#include "ucx_put.hpp"
+#endif
 
 namespace hmc::test {
 namespace {
@@ -62,6 +70,105 @@ void copies(Process& me) {
   me.barrier();
 }
 
+#ifdef HMC_HAVE_UCX
+/// The last process progresses UCX only while the first one measures it.
+void serve_ucx(UcxPut& ucx, const std::byte* word) {
+  const auto* const phase = reinterpret_cast<const volatile std::uint64_t*>(word);
+  while (*phase != 2) {
+    if (*phase == 1)
+      ucx.progress();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+void beside_ucx(Process& me) {
+  Pool pool = joined(me);
+  UcxPut ucx(me, part_bytes);
+  auto* const there = static_cast<std::byte*>(pool.address(me.size() - 1, PoolPart::host));
+  std::byte* const phase_at = there + part_bytes - sizeof(std::uint64_t);
+  std::vector<std::byte> from(part_bytes / 2);
+  spmd::Pattern{0, 1}.fill(from);
+  if (me.rank() == me.size() - 1) serve_ucx(ucx, phase_at);
+  if (me.rank() == 0) {
+    const auto enter = [&](std::uint64_t phase) { pool.copy(phase_at, &phase, sizeof phase); };
+    const auto measure = [&](const char* name, const std::vector<std::size_t>& sizes) {
+      std::vector<PoolCopy> pieces;
+      std::vector<UcxPut::Piece> puts;
+      std::size_t at = 0;
+      for (const std::size_t bytes : sizes) {
+        pieces.push_back({there + at, from.data() + at, bytes});
+        puts.push_back({at, from.data() + at, bytes});
+        at += bytes;
+      }
+      std::vector<double> ours, theirs, ratios;
+      for (int round = 0; round < 31; ++round) {
+        ours.push_back(fastest_us(5, [&] { pool.copy_batch(pieces); }));
+        enter(1);
+        theirs.push_back(fastest_us(5, [&] { ucx.put(puts); }));
+        enter(0);
+        ratios.push_back(ours.back() / theirs.back());
+      }
+      const auto median = [](std::vector<double>& of) {
+        std::nth_element(of.begin(), of.begin() + 15, of.end());
+        return of[15];
+      };
+      std::printf("%-20s %12.1f %12.1f %8.2f\n", name, median(ours), median(theirs), median(ratios));
+    };
+    std::printf("%s, medians of 31 rounds\n%-20s %12s %12s %8s\n", pool.path(me.size() - 1, PoolPart::host).why.c_str(),
+                "bytes", "pool us", "ucp_put us", "ratio");
+    measure("64 KiB", {64 << 10});
+    measure("1 MiB", {1 << 20});
+    measure("16 MiB", {16 << 20});
+    std::vector<std::size_t> block(61, 128 << 10);
+    block.resize(122, 16 << 10);
+    measure("122 pieces", block);
+    measure("their sum, one copy", {61 * (144 << 10)});
+    enter(2);
+  }
+  me.barrier();
+  if (me.rank() == me.size() - 1) {
+    check_pattern({0, 1}, there, 16 << 20);
+    check_pattern({0, 1}, ucx.memory().data(), 16 << 20);
+  }
+  me.barrier();
+}
+#endif
+
+/// A device part (in host memory, if there is no accelerator) by the best way and by messages over the store.
+void device_parts(Process& me) {
+  std::vector<Pool> pools;
+  for (const char* const rules : {"", "*:staged:*"}) {
+    PoolOptions options;
+    options.name = me.new_name();
+    options.most_members = me.size();
+    options.rank = me.rank();
+    options.device_bytes = part_bytes;
+    options.rules = rules;
+    pools.push_back(Pool::create(me.store(), options));
+    (void)pools.back().join();
+  }
+  me.barrier();
+  if (me.rank() == 0) {
+    std::vector<std::byte> data(part_bytes / 4);
+    for (const Pool& each : pools)
+      std::printf("%s: %s\n", name_of(each.path(me.size() - 1, PoolPart::device).way),
+                  each.path(me.size() - 1, PoolPart::device).why.c_str());
+    std::printf("%10s %12s %12s %12s %12s  us, fastest of 15\n", "bytes", "put", "get", "staged put", "staged get");
+    for (const std::size_t bytes :
+         {std::size_t{64}, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20}) {
+      std::printf("%10zu", bytes);
+      for (Pool& each : pools) {
+        void* const there = each.address(me.size() - 1, PoolPart::device);
+        std::printf(" %12.1f", fastest_us(15, [&] { each.copy(there, data.data(), bytes); }));
+        std::printf(" %12.1f", fastest_us(15, [&] { each.copy(data.data(), there, bytes); }));
+      }
+      std::printf("\n");
+    }
+  }
+  me.barrier();
+}
+
 /// The last process joins and leaves a pool of the others.
 void join(Process& me) {
   PoolOptions options;
@@ -91,5 +198,14 @@ void join(Process& me) {
 }  // namespace hmc::test
 
 int main(int argc, char** argv) {
-  return hmc::test::run_cases(argc, argv, {{"copies", &hmc::test::copies}, {"join", &hmc::test::join}});
+  using namespace hmc::test;
+  return run_cases(argc, argv,
+                   {
+                       {"copies", &copies},
+#ifdef HMC_HAVE_UCX
+                       {"beside_ucx", &beside_ucx},
+#endif
+                       {"device_parts", &device_parts},
+                       {"join", &join},
+                   });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <hmc/conn_buffer.hpp>
 
@@ -71,7 +72,7 @@ void device_parts_have_a_way(Process& me) {
     if (rank == me.rank())
       HMC_CHECK(path.way == PoolWay::own);
     else if (!on_node)
-      HMC_CHECK(path.way == PoolWay::staged);
+      HMC_CHECK_MSG(path.way == PoolWay::tcp, "{}", path.why);
     else if (kind() == MemoryType::NVIDIA_GPU)
       HMC_CHECK_MSG(path.way == PoolWay::mapped, "{}", path.why);
     // An address of the reservation, which leads to the part.
@@ -158,6 +159,31 @@ void every_direction_is_verified_at_the_owner(Process& me) {
   me.barrier();
 }
 
+/// Between nodes they are several chunks through the owner's host memory.
+void large_copies_are_verified_at_the_owner(Process& me) {
+  PoolOptions options = options_for(me);
+  options.device_bytes = (std::size_t{7} << 20) + 123;
+  options.device_stride = std::size_t{8} << 20;
+  Pool pool = joined(me, options);
+  const int next = (me.rank() + 1) % me.size(), previous = (me.rank() + me.size() - 1) % me.size();
+  std::vector<std::byte> data(options.device_bytes), back(options.device_bytes);
+  for (std::uint64_t call = 1; call <= 2; ++call) {
+    Pattern{me.rank(), call}.fill(data);
+    // From two threads: the place at the owner is used by one at a time.
+    const std::size_t half = data.size() / 2;
+    void* const there = pool.address(next, PoolPart::device);
+    void* const second = pool.address(next, PoolPart::device, half);
+    std::thread other([&] { pool.copy(second, data.data() + half, data.size() - half); });
+    pool.copy(there, data.data(), half);
+    other.join();
+    me.barrier();
+    check_own(me, pool, PoolPart::device, 0, {previous, call}, data.size());
+    pool.copy(back.data(), there, back.size());
+    HMC_CHECK(back == data);
+    me.barrier();
+  }
+}
+
 void batches_and_matrices_mix_kinds(Process& me) {
   Pool pool = joined(me, options_for(me));
   Local local;
@@ -237,6 +263,7 @@ int main(int argc, char** argv) {
                    {{"the_kind_of_memory_is_present", +skips},
                     {"device_parts_have_a_way", &device_parts_have_a_way},
                     {"every_direction_is_verified_at_the_owner", &every_direction_is_verified_at_the_owner},
+                    {"large_copies_are_verified_at_the_owner", &large_copies_are_verified_at_the_owner},
                     {"batches_and_matrices_mix_kinds", &batches_and_matrices_mix_kinds},
                     {"copies_on_a_stream_run_when_the_stream_does", &copies_on_a_stream_run_when_the_stream_does}});
 }

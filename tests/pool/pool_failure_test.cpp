@@ -1,7 +1,10 @@
 // Members that die or stop, and a store that ends: pool_failure_test [PROCESSES]. The first process observes the
 // others.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -158,6 +161,135 @@ void a_stopped_member_delays_no_copy(int size) {
   scene.pool.copy(data.data(), scene.pool.address(ranks[0], PoolPart::host), part_bytes);
 }
 
+/// A member ends the permission to copy its memory, by the kernel's own means.
+void observe_a_refused_process_copy() {
+  // The kernel asks only users without special rights.
+  if (::geteuid() == 0) HMC_CHECK_EQ(::setresuid(65534, 65534, 65534), 0);
+  ::prctl(PR_SET_DUMPABLE, 1);
+  PoolOptions options = options_for("refused", 2);
+  options.rules = "*:process:*";
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    Pool pool = Pool::create(Store::connect(), options);
+    const int rank = pool.join();
+    const auto* const own = static_cast<const std::byte*>(pool.address(rank, PoolPart::host));
+    const Store& store = pool.store();
+    store.set("joined", std::to_string(rank));
+    for (std::uint64_t call = 1; call <= 2; ++call) {
+      (void)store.get(fmt::format("written{}", call), 60s);
+      const std::string wrong = Pattern{1, call}.verify({own, part_bytes});
+      if (call == 1) ::prctl(PR_SET_DUMPABLE, 0);
+      store.set(fmt::format("verified{}", call), wrong);
+    }
+    for (;;) ::pause();
+  }
+  const Store store = Store::connect();
+  Pool pool = Pool::create(store, options);
+  const int rank = std::stoi(pool.store().get("joined", 60s));
+  (void)pool.join();
+  PoolPath path = pool.path(rank, PoolPart::host);
+  if (path.way != PoolWay::process_copy) {
+    std::printf("skipped: %s\n", path.why.c_str());
+    return end(pid);
+  }
+  std::vector<std::byte> data(part_bytes), back(part_bytes);
+  for (std::uint64_t call = 1; call <= 2; ++call) {
+    Pattern{1, call}.fill(data);
+    pool.copy(pool.address(rank, PoolPart::host), data.data(), part_bytes);
+    path = pool.path(rank, PoolPart::host);
+    HMC_CHECK_MSG(path.way == (call == 1 ? PoolWay::process_copy : PoolWay::load_store), "{}", path.why);
+    pool.store().set(fmt::format("written{}", call), "");
+    HMC_CHECK_EQ(pool.store().get(fmt::format("verified{}", call), 60s), std::string());
+    pool.copy(back.data(), pool.address(rank, PoolPart::host), part_bytes);
+    HMC_CHECK(back == data);
+  }
+  path = pool.path(rank, PoolPart::host);
+  HMC_CHECK_MSG(path.why.find("process failed: ") != std::string::npos, "{}", path.why);
+  std::printf("%s: %s\n", name_of(path.way), path.why.c_str());
+  end(pid);
+}
+
+/// In a process of another user: its death must not be that of the store's parent.
+void a_refused_process_copy_continues_by_the_next_way() {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    try {
+      observe_a_refused_process_copy();
+      std::fflush(stdout);
+      std::_Exit(0);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "observer: %s\n", error.what());
+      std::_Exit(1);
+    }
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  HMC_CHECK_EQ(status, 0);
+}
+
+/// Ends this process's TCP connections, other than that to the store.
+int shut_down_connections(const std::string& store) {
+  int count = 0;
+  const int store_port = std::stoi(store.substr(store.rfind(':') + 1));
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) continue;
+    if (peer.sin_family != AF_INET && peer.sin_family != AF_INET6) continue;  // the ports have the same place
+    if (ntohs(peer.sin_port) != store_port && ::shutdown(fd, SHUT_RDWR) == 0) ++count;
+  }
+  return count;
+}
+
+void a_lost_connection_continues_by_the_next_way(int size) {
+  Scene scene("lost", size, 2);
+  const auto ranks = scene.observe();
+  Pool& pool = scene.pool;
+  const int rank = ranks.back();  // on the other node
+  HMC_CHECK(pool.path(rank, PoolPart::host).way == PoolWay::tcp);
+  void* const there = pool.address(rank, PoolPart::host);
+  std::atomic<int> copied{0};
+  std::atomic<bool> ends{false};
+  std::thread copier([&] {  // before, during and after the loss
+    std::vector<std::byte> data(part_bytes);
+    for (; !ends; ++copied) {
+      std::fill(data.begin(), data.end(), std::byte{0});
+      pool.copy(data.data(), there, part_bytes);
+      check_pattern({rank, 1}, data.data(), part_bytes);
+    }
+  });
+  wait_until([&] { return copied >= 3; });
+  HMC_CHECK(shut_down_connections(std::getenv("HMC_STORE")) > 0);
+  const int before = copied;
+  wait_until([&] { return copied >= before + 3; });
+  ends = true;
+  copier.join();
+  const PoolPath path = pool.path(rank, PoolPart::host);
+  HMC_CHECK_MSG(path.way == PoolWay::staged && path.why.find("tcp failed: ") != std::string::npos, "{}", path.why);
+  std::printf("%s: %s\n", name_of(path.way), path.why.c_str());
+  // A batch with members of both nodes.
+  std::vector<std::byte> data(part_bytes), back(part_bytes);
+  std::vector<PoolCopy> puts, gets;
+  const std::size_t piece = part_bytes / ranks.size() / 4096 * 4096;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    std::byte* const at = static_cast<std::byte*>(pool.address(ranks[i], PoolPart::host, i * 4096));
+    puts.push_back({at, data.data() + i * piece, piece - i * 4096});
+    gets.push_back({back.data() + i * piece, at, piece - i * 4096});
+  }
+  Pattern{7, 7}.fill(data);
+  back = data;
+  for (const PoolCopy& each : gets) std::memset(each.destination, 0, each.bytes);
+  pool.copy_batch(puts);
+  pool.copy_batch(gets);
+  HMC_CHECK(back == data);
+  // The member's end is still an error.
+  ::kill(scene.children.back(), SIGKILL);
+  Code code = Code::success;
+  wait_until([&] { return (code = code_of([&] { pool.copy(data.data(), there, part_bytes); })) != Code::success; });
+  HMC_CHECK(code == Code::peer_failed);
+}
+
 /// A global exit runs the handler of every process of the store's prefix.
 void a_global_exit_runs_every_handler(int size) {
   auto* const statuses =
@@ -198,6 +330,10 @@ int main(int argc, char** argv) {
       {"the_end_of_the_store_is_an_error_and_copies_continue",
        [&](pid_t store) { the_end_of_the_store_is_an_error_and_copies_continue(store, size); }},
       {"a_stopped_member_delays_no_copy", [&](pid_t) { a_stopped_member_delays_no_copy(size); }},
+      {"a_refused_process_copy_continues_by_the_next_way",
+       [&](pid_t) { a_refused_process_copy_continues_by_the_next_way(); }},
+      {"a_lost_connection_continues_by_the_next_way",
+       [&](pid_t) { a_lost_connection_continues_by_the_next_way(size); }},
       {"a_global_exit_runs_every_handler", [&](pid_t) { a_global_exit_runs_every_handler(size); }}};
   for (const auto& [name, run] : cases) {
     std::printf("%s\n", name);

@@ -397,7 +397,7 @@ void rules_select_the_way(Process& me) {
       const PoolPath path = pool.path(rank, PoolPart::host);
       const bool on_node = me.node_of(rank) == me.node_of(me.rank());
       PoolWay expected = on_node ? PoolWay::load_store : PoolWay::tcp;
-      if (rank % 2 != me.rank() % 2 && on_node) expected = way;
+      if (rank % 2 != me.rank() % 2 && (on_node || way == PoolWay::staged)) expected = way;
       if (rank == me.rank()) expected = PoolWay::own;
       HMC_CHECK_MSG(path.way == expected, "rank {}: {} ({}), not {}", rank, name_of(path.way), path.why,
                     name_of(expected));
@@ -464,6 +464,57 @@ void counters_match_the_calls(Process& me) {
   me.barrier();
 }
 
+/// Without an accelerator device parts are host memory; between nodes they have the way of device memory.
+void device_parts_are_verified_in_their_owners_memory(Process& me) {
+  PoolOptions options = options_for(me, me.new_name());
+  options.device_bytes = part_bytes + 4097;
+  options.device_type = MemoryType::CPU;
+  Pool pool = joined(me, options);
+  const int next = (me.rank() + 1) % me.size(), previous = (me.rank() + me.size() - 1) % me.size();
+  const auto* const own = static_cast<const std::byte*>(pool.pointer(me.rank(), PoolPart::device));
+  std::uint64_t call = 0;
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{9000}, part_bytes + 4000}) {
+    const auto data = filled({me.rank(), ++call}, bytes);
+    void* const there = pool.address(next, PoolPart::device, 97);
+    pool.copy(there, data.data(), bytes);
+    me.barrier();
+    check_pattern({previous, call}, own + 97, bytes);
+    std::vector<std::byte> back(bytes);
+    pool.copy(back.data(), there, bytes);
+    HMC_CHECK(back == data);
+    me.barrier();
+  }
+  HMC_CHECK(pool.path(next, PoolPart::device).way != PoolWay::staged);
+  me.barrier();
+}
+
+void registered_memory_arrives_in_its_owners_memory(Process& me) {
+  std::vector<std::byte> early = filled({me.rank(), 1}, part_bytes), late = filled({me.rank(), 2}, part_bytes);
+  Pool pool = Pool::create(me.store(), options_for(me, me.new_name()));
+  pool.register_memory(early.data(), early.size());  // before there is a wire
+  (void)pool.join();
+  me.barrier();
+  pool.register_memory(late.data(), late.size());
+  pool.register_memory(late.data(), late.size());
+  HMC_CHECK_THROWS(Code::invalid_argument, pool.register_memory(late.data(), late.size() - 1));
+  HMC_CHECK_THROWS(Code::invalid_argument, pool.register_memory(host_of(pool, me.rank()), 4096));
+  const int next = (me.rank() + 1) % me.size(), previous = (me.rank() + me.size() - 1) % me.size();
+  std::uint64_t call = 0;
+  for (std::vector<std::byte>* const data : {&early, &late}) {
+    pool.copy(host_of(pool, next), data->data(), part_bytes);
+    me.barrier();
+    check_pattern({previous, ++call}, own(me, pool), part_bytes);
+    const auto sent = *data;
+    std::fill(data->begin(), data->end(), std::byte{0});
+    pool.copy(data->data(), host_of(pool, next), part_bytes);
+    HMC_CHECK(*data == sent);
+    pool.deregister_memory(data->data());
+    pool.deregister_memory(data->data());
+    pool.copy(data->data(), host_of(pool, next), 4096);
+    me.barrier();
+  }
+}
+
 }  // namespace
 }  // namespace hmc::test
 
@@ -474,6 +525,7 @@ int main(int argc, char** argv) {
   return run_cases(
       argc, argv,
       {CASE(addresses_are_equal_and_lead_to_their_rank), CASE(parts_are_verified_in_their_owners_memory),
+       CASE(device_parts_are_verified_in_their_owners_memory), CASE(registered_memory_arrives_in_its_owners_memory),
        CASE(copies_between_two_other_members_work), CASE(wrong_copies_are_errors_and_move_nothing),
        CASE(batches_mix_directions), CASE(pitched_copies_leave_the_gaps), CASE(adopted_memory_shows_the_members_copies),
        CASE(a_member_without_memory_can_copy), CASE(ranks_are_assigned_and_all_members_see_one_order),

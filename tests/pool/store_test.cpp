@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -15,6 +18,7 @@
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/shared_store_messages.hpp"
 #include "bootstrap/tcp/store_client.hpp"
+#include "members.hpp"
 #include "tests/compat/processes.hpp"
 #include "tests/support/code_of.hpp"
 
@@ -346,6 +350,41 @@ TEST_F(StoreRounds, an_allgather_may_be_larger_than_a_value) {
     });
   }
   for (std::thread& each : members) each.join();
+}
+
+/// The largest size of a process so far.
+std::size_t most_resident_bytes(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  std::string word;
+  std::size_t kib = 0;
+  while (status >> word)
+    if (word == "VmHWM:") status >> kib;
+  return kib * 1024;
+}
+
+TEST(StoreMemory, the_server_of_a_large_allgather_holds_few_answers_at_once) {
+  pid_t server = 0;
+  const std::string address = fork_store(server);
+  constexpr int size = 32;
+  constexpr std::size_t part_bytes = std::size_t{1} << 20;  // 1 GiB in all answers
+  std::vector<std::thread> members;
+  for (int rank = 0; rank < size; ++rank) {
+    members.emplace_back([&, rank] {
+      const auto part = [](int of) { return std::string(part_bytes, static_cast<char>('a' + of)); };
+      const auto parts = Store::connect(address).allgather("g", size, rank, part(rank), long_enough);
+      ASSERT_EQ(parts.size(), std::size_t{size});
+      for (int of = 0; of < size; ++of) EXPECT_TRUE(parts[static_cast<std::size_t>(of)] == part(of));
+    });
+  }
+  for (std::thread& each : members) each.join();
+  const std::size_t bytes = most_resident_bytes(server);
+  std::printf("the server's largest size: %zu MiB\n", bytes >> 20);
+  EXPECT_GT(bytes, std::size_t{size} * part_bytes);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+  EXPECT_LT(bytes, 14 * std::size_t{size} * part_bytes);
+#endif
+  ::kill(server, SIGKILL);
+  ::waitpid(server, nullptr, 0);
 }
 
 TEST_F(StoreRounds, the_end_of_a_rank_that_has_arrived_ends_the_barrier) {

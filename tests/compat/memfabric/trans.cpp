@@ -1,5 +1,6 @@
 // TRANS: transfers between registered memory of named peers.
 #include <algorithm>
+#include <thread>
 
 #include "tests/compat/memfabric/support.hpp"
 
@@ -190,6 +191,43 @@ HMC_SPMD_TEST(Trans, unique_id_has_one_peer_and_can_be_used_again) {
   SMEM_CHECK(smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, 4096));
   barrier(me);
   HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
+  barrier(me);
+}
+
+/// More threads than the handle has slots, to two peers.
+HMC_SPMD_TEST(Trans, threads_transfer_at_once) {
+  const TransPeer peer(me);
+  constexpr int threads = 6;
+  constexpr std::uint64_t each = 5 * MiB + 321;
+  std::vector<std::byte> memory(2 * threads * each);
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), memory.size(), 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  std::vector<std::string> failures(threads);
+  std::vector<std::thread> workers;
+  for (int t = 0; t < threads; ++t) {
+    workers.emplace_back([&, t] {
+      const auto call = static_cast<std::uint64_t>(t);
+      const int to = t % 2 == 0 ? me.next() : me.previous();
+      // With two ranks both are one peer: its memory has a half for each.
+      const std::uint64_t at = (2 * call + static_cast<std::uint64_t>(t % 2)) * each;
+      void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(to)] + at);
+      const auto data = pattern(me.rank, call, each);
+      std::vector<std::byte> back(each);
+      const bool done = smem_trans_write(peer.handle, data.data(), id_of(to).c_str(), remote, each) == SMEM_OK &&
+                        smem_trans_read(peer.handle, back.data(), id_of(to).c_str(), remote, each) == SMEM_OK &&
+                        back == data;
+      if (!done) failures[call] = fmt::format("thread {}: {}", t, smem_get_last_err_msg());
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  for (const std::string& failure : failures) HMC_CHECK_MSG(failure.empty(), "{}", failure);
+  barrier(me);
+  for (int t = 0; t < threads; ++t) {
+    const auto call = static_cast<std::uint64_t>(t);
+    const std::uint64_t at = (2 * call + static_cast<std::uint64_t>(t % 2)) * each;
+    HMC_CHECK_CLEAN(
+        Pattern({t % 2 == 0 ? me.previous() : me.next(), call}).verify(std::span(memory).subspan(at, each)));
+  }
   barrier(me);
 }
 
