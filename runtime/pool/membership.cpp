@@ -456,11 +456,22 @@ base::Bytes Membership::run_staged(int from, base::ByteView bytes) {
     const auto index = static_cast<std::size_t>(2 * from + copy->half);
     source = destination = own_.exposed()->address + own_.staging() + index * half;
   }
+  // The wire's thread accesses the place under the wire's lock, before the request was sent and after the answer. That
+  // order passes through the sender's process; the lock shows it in this one.
+  const auto synchronize_with_wire = [&] {
+    if (!is_in_place) return;
+    std::unique_lock guard(lock_);
+    const int far = known(from).far;
+    guard.unlock();
+    (void)endpoint().status(far);
+  };
+  synchronize_with_wire();
   std::byte* const at = part->address + copy->offset;
   const memory::Owner owner = memory::owner_of(*part);
   const base::Status status = copy->writes
                                   ? memory::copy_between(at, owner, source, memory::host_owner(), copy->size)
                                   : memory::copy_between(destination, memory::host_owner(), at, owner, copy->size);
+  synchronize_with_wire();
   if (!status.ok())
     throw Error(status.code, "Pool::copy", status.what != nullptr ? status.what : "the owner's copy failed");
   return read;
