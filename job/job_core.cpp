@@ -34,7 +34,6 @@ namespace {
 
 using bootstrap::RankFacts;
 
-/// True if the ranks on this machine outnumber the CPUs in the union of their affinities.
 /// The number of CPUs that the machine's ranks may use, less the number of these ranks.
 int spare_cores(const std::vector<RankFacts>& facts, std::uint64_t machine) {
   std::array<std::uint64_t, 4> cpus{};

@@ -83,12 +83,21 @@ Status allgather_stage(DirectTeam& team, const CollectiveArgs& args, std::size_t
   return {};
 }
 
+bool some_input_is_private(const DirectTeam& team, const Announcement& mine) noexcept {
+  for (int rank = 0; rank < team.size(); ++rank) {
+    Announcement theirs = mine;
+    if (rank != team.rank()) std::memcpy(&theirs, team.payload(rank), sizeof theirs);
+    if (!theirs.in.is_in_window()) return true;
+  }
+  return false;
+}
+
 Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   Announcement mine;
+  const PrivateBufferMethod method = team.choose_method(
+      private_buffer_method(schedule::Collective::allgather, team.size(), args.bytes()), args.bytes());
   mine.in = team.place(args.input, args.bytes());
-  if (!mine.in)
-    mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
-                                private_buffer_method(schedule::Collective::allgather, team.size(), args.bytes()));
+  if (!mine.in) mine.in = team.show_private(args.input, args.bytes(), method);
   team.count(mine.in);
   const std::size_t chunk = std::min(largest_chunk, team.staging_bytes() / allgather_slots);
   const std::size_t steps = (args.bytes() + chunk - 1) / chunk;
@@ -120,7 +129,7 @@ Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   if (mine.in) {
     if (const Status status = team.wait_phases(Phase::finished, team.tag(steps - 1)); !status.ok()) return status;
   }
-  team.end_trial();
+  if (team.in_trial() && some_input_is_private(team, mine)) team.end_trial(args.bytes());
   return {};
 }
 

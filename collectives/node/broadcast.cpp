@@ -86,7 +86,7 @@ Status ring_reader(DirectTeam& team, const CollectiveArgs& args, std::size_t chu
   if (is_root) {
     mine.in = team.place(args.input, args.bytes());
     if (!mine.in)
-      mine.in = team.show_private(args.input, args.bytes(), args.bytes(),
+      mine.in = team.show_private(args.input, args.bytes(),
                                   private_buffer_method(schedule::Collective::broadcast, team.size(), args.bytes()));
     team.count(mine.in);
     if (!mine.in) {

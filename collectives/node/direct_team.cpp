@@ -1,6 +1,7 @@
 #include "collectives/node/direct_team.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -222,25 +223,27 @@ Placement DirectTeam::place(const void* buffer, std::size_t bytes) const noexcep
   return {offset, static_cast<std::uint32_t>(window->id() + 1)};
 }
 
-Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, std::size_t block,
-                                   PrivateBufferMethod way) noexcept {
-  bool reads = bytes > 0 && (reads_.forced() || way != PrivateBufferMethod::stage) && all_read();
-  if (!reads_.forced() && way == PrivateBufferMethod::try_both) {  // all ranks count the same calls
-    std::atomic<std::uint64_t>& decided = board(0).probe.decided;
-    if (rank_ != 0) trials_.follow(decided.load(std::memory_order_relaxed));
-    const MethodTrials::Trial next = trials_.next(block);
-    if (rank_ == 0) decided.store(trials_.decided(), std::memory_order_relaxed);
-    if (reads && next.is_timed) trial_.block = block;
-    reads = reads && next.is_new;
+PrivateBufferMethod DirectTeam::choose_method(PrivateBufferMethod way, std::size_t block) noexcept {
+  if (reads_.forced() || way != PrivateBufferMethod::try_both) return way;
+  std::atomic<std::uint64_t>& decided = board(0).probe.decided;
+  if (rank_ != 0) trials_.follow(decided.load(std::memory_order_relaxed));
+  const MethodTrials::Trial next = trials_.next(block);
+  if (rank_ == 0) decided.store(trials_.decided(), std::memory_order_relaxed);
+  if (next.is_timed && all_read()) {
+    trial_.block = block;
+    trial_.reads = next.is_new;
   }
-  if (reads) {
-    const std::int64_t begin = trial_.block > 0 ? base::now_ns() : 0;
-    reads = reads_.is_readable(buffer, bytes);
-    if (trial_.block > 0) trial_.before = base::now_ns() - begin;
-    if (!reads) trial_ = {};  // an unreadable buffer gives no sample of either method
+  return next.is_new ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
+}
+
+Placement DirectTeam::show_private(const void* buffer, std::size_t bytes, PrivateBufferMethod method) noexcept {
+  if (bytes == 0 || (!reads_.forced() && method != PrivateBufferMethod::read) || !all_read()) return {};
+  const std::int64_t begin = in_trial() ? base::now_ns() : 0;
+  if (!reads_.is_readable(buffer, bytes)) {
+    trial_ = {};  // an unreadable buffer gives no sample
+    return {};
   }
-  trial_.reads = reads;
-  if (!reads) return {};
+  if (in_trial()) trial_.before = base::now_ns() - begin;
   return {reinterpret_cast<std::uintptr_t>(buffer), Placement::private_memory};
 }
 
@@ -250,11 +253,13 @@ void DirectTeam::count(const Placement& shown) noexcept {
 }
 
 void DirectTeam::begin_trial() noexcept {
-  if (trial_.block > 0) trial_.begin = base::now_ns();
+  if (in_trial()) trial_.begin = base::now_ns();
 }
 
-void DirectTeam::end_trial() noexcept {
-  if (trial_.block > 0) trials_.record_time(trial_.block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
+void DirectTeam::end_trial(std::size_t block) noexcept {
+  // Of an alltoallv the trial's size is that of an earlier call.
+  if (in_trial() && std::bit_width(block) == std::bit_width(trial_.block))
+    trials_.record_time(block, trial_.reads, trial_.before + base::now_ns() - trial_.begin);
 }
 
 Status DirectTeam::read(int rank, const Placement& placement, std::size_t offset, void* to,

@@ -79,6 +79,7 @@ struct Placement {
   std::uint32_t device_window = 0;
   explicit operator bool() const noexcept { return window != 0; }
   bool is_private() const noexcept { return window == private_memory; }
+  bool is_in_window() const noexcept { return window != 0 && window != private_memory; }
 };
 
 /// Payload of the arrival line of a large allreduce and of each reduction that this rank's device can run. If every
@@ -146,15 +147,20 @@ class DirectTeam {
 
   // ---- windows
   Placement place(const void* buffer, std::size_t bytes) const noexcept;
-  /// Offers a private buffer to the peers for direct reads. Returns an empty placement (the buffer is staged) if a rank
-  /// of the team can't read it, or if `way` or the trials select staging. `block`: the largest number of bytes that one
-  /// peer reads. With try_both it must be equal on all ranks.
-  Placement show_private(const void* buffer, std::size_t bytes, std::size_t block, PrivateBufferMethod way) noexcept;
+  /// The method for private buffers in this call: `way`, or the choice of the trials if `way` is try_both. Every rank
+  /// must call it in the same calls and with the same arguments, also a rank without a private buffer.
+  PrivateBufferMethod choose_method(PrivateBufferMethod way, std::size_t block) noexcept;
+  /// Offers a private buffer to the peers for direct reads. Returns an empty placement (the buffer is staged) if the
+  /// method is staging, or if a rank of the team can't read the buffer.
+  Placement show_private(const void* buffer, std::size_t bytes, PrivateBufferMethod method) noexcept;
   /// Counts an input as used in place, read from private memory, or staged.
   void count(const Placement& shown) noexcept;
-  /// Start and end the timing of a trial, if show_private() selected one. Call begin_trial() after the arrivals.
+  /// True if choose_method() selected a trial. Then the call is timed, from begin_trial() after the arrivals to
+  /// end_trial().
+  bool in_trial() const noexcept { return trial_.block > 0; }
   void begin_trial() noexcept;
-  void end_trial() noexcept;
+  /// `block`: the largest block of this call.
+  void end_trial(std::size_t block) noexcept;
   /// Copies from a peer's private memory.
   base::Status read(int rank, const Placement& placement, std::size_t offset, void* to, std::size_t bytes) noexcept;
   /// Returns the placement's address in this process; null if the window isn't open in this process.
@@ -209,8 +215,8 @@ class DirectTeam {
   enum class Known { unknown, yes, no } all_read_ = Known::unknown;
   MethodTrials trials_;
   struct Trial {
-    std::size_t block = 0;  // 0: no trial
-    bool reads = false;
+    std::size_t block = 0;    // 0: no trial
+    bool reads = false;       // the method
     std::int64_t before = 0;  // ns; duration of the check that this rank's buffer is readable
     std::int64_t begin = 0;
   } trial_;

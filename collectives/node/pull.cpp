@@ -85,6 +85,7 @@ class Pull {
     const std::size_t stride = slot_stride(count_);
     shown_.counts = counts_of(rank_, args_.call.counts, args_.call.receive_counts);
     shown_.in_slot = most_given() <= stride ? 1 : 0;
+    choose_method(team_.largest_given);  // the ranks don't know the largest block of this call yet
     if (shown_.in_slot != 0) {
       pack(team_.slot(rank_), stride);
     } else if (roles_.gives()) {
@@ -208,6 +209,7 @@ class Pull {
   // ---- large
   Status large() {
     const bool is_gather = roles_.collective == Collective::gather;
+    choose_method(block_);
     if (roles_.gives()) show_input();
     if (is_gather && roles_.is_root()) show_output();
     team_.arrive(&shown_, sizeof shown_);
@@ -274,14 +276,23 @@ class Pull {
     if (may_stay && !shown_.in && !reduces()) shown_.in = show_private(bytes);
     if (shown_.in && begins != nullptr) std::memcpy(team_.slot(rank_), begins, count_ * sizeof *begins);
   }
+  /// `agreed`: a size of the blocks that is equal on all ranks.
+  void choose_method(std::size_t agreed) noexcept {
+    agreed_ = agreed;
+    if (!reduces()) method_ = team_.choose_method(private_buffer_method(roles_.collective, size_, agreed), agreed);
+  }
   Placement show_private(std::size_t bytes) noexcept {
     const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
-    // In alltoallv only this rank knows its block lengths, and all ranks must run the same trial. They use the largest
-    // block of the previous alltoallv. In allgatherv all ranks know the largest block.
-    const bool differs = parts_.irregular() && roles_.collective == Collective::alltoall;
-    const std::size_t agreed = differs ? team_.largest_given : block;
-    return team_.show_private(in_, bytes, agreed,
-                              private_buffer_method(roles_.collective, size_, std::min(block, agreed)));
+    const bool is_short = private_buffer_method(roles_.collective, size_, std::min(block, agreed_)) ==
+                          PrivateBufferMethod::stage;  // shorter blocks than other ranks'
+    return team_.show_private(in_, bytes, is_short ? PrivateBufferMethod::stage : method_);
+  }
+  /// Requires that all ranks have arrived.
+  bool some_input_is_private() const noexcept {
+    for (int rank = 0; rank < size_; ++rank)
+      if (const Shown shown = rank == rank_ ? shown_ : shown_by(rank); shown.in_slot == 0 && !shown.in.is_in_window())
+        return true;
+    return false;
   }
   /// Position of this rank's part in an input that a peer exposes in its window or private memory.
   std::size_t begin_at(int peer) const noexcept {
@@ -319,7 +330,7 @@ class Pull {
   Status step_by_step() noexcept {
     team_.begin_trial();
     const Status status = take_steps();
-    if (status.ok()) team_.end_trial();
+    if (status.ok() && team_.in_trial() && some_input_is_private()) team_.end_trial(block_);
     return status;
   }
   Status take_steps() noexcept {
@@ -413,6 +424,8 @@ class Pull {
   const std::byte* own_ = nullptr;  // this rank's own part
   std::byte* out_;
   Shown shown_;
+  std::size_t agreed_ = 0;
+  PrivateBufferMethod method_ = PrivateBufferMethod::stage;
   std::size_t chunk_ = 0;
   std::size_t slots_ = ring_slots;
   bool takes_chunks_ = false;

@@ -3,9 +3,11 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <hmc/hmc.hpp>
@@ -51,6 +53,12 @@ struct WindowObject {
   std::vector<bool> is_mapped;
 };
 
+/// The old value of a fetching atomic in flight: the request's result, which lives until the operation is complete.
+/// wait() replaces it by an integer.
+struct OldValue {
+  std::variant<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t> word;
+};
+
 /// An operation in flight. Holds its team or window, and its buffers until the operation is complete, also if Python
 /// drops the object.
 struct RequestObject {
@@ -73,7 +81,7 @@ struct RequestObject {
   std::shared_ptr<Job> job;
   hmc::Request request;
   std::vector<Array> arrays;
-  nb::object result;  ///< of wait(): the output array, or the status of a receive
+  nb::object result;  ///< of wait(): the output array, the status of a receive, or an OldValue
   hmc::Team team;     ///< an operation ends with the last handle of its team
   nb::object window;
   bool is_over = false;

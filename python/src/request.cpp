@@ -25,7 +25,8 @@ void RequestObject::finish() noexcept {
 
 void RequestObject::fail(const hmc::Error& error) {
   failure = error;
-  if (!arrays.empty() && !is_truncation(error, result)) job->abandon({{}, std::move(arrays), true, result});
+  const bool has_memory = !arrays.empty() || nb::isinstance<OldValue>(result);
+  if (has_memory && !is_truncation(error, result)) job->abandon({{}, std::move(arrays), true, result});
   finish();
 }
 
@@ -69,6 +70,8 @@ nb::object wait(RequestObject& self, std::optional<double> seconds) {
     blocking(*self.job, [&] { self.request.wait(timeout); });
     return true;
   });
+  if (nb::isinstance<OldValue>(self.result))
+    self.result = std::visit([](auto word) { return nb::int_(word); }, nb::inst_ptr<OldValue>(self.result)->word);
   return self.result;
 }
 
@@ -111,15 +114,17 @@ nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<do
 }  // namespace
 
 void define_requests(nb::module_& module) {
-  nb::class_<RequestObject>(module, "Request",
-                            "An operation in flight: put_nb, get_nb, or a call of Team whose name starts with i.\n\n"
-                            "It holds its arrays until it is complete, also if the program drops it. `await request` "
-                            "in asyncio waits without blocking the loop.")
+  nb::class_<OldValue>(module, "OldValue", "The memory of an atomic in flight.");
+  nb::class_<RequestObject>(
+      module, "Request",
+      "An operation in flight: a call of Window whose name ends with _nb, or a call of Team whose "
+      "name starts with i.\n\n"
+      "It holds its arrays until it is complete, also if the program drops it. `await request` "
+      "in asyncio waits without blocking the loop.")
       .def("wait", wait, nb::arg("timeout") = nb::none(),
-           "Wait for completion, and return the output array; irecv: the MessageStatus; None if the call has "
-           "neither.\n\ntimeout: in seconds; then "
-           "hmc.Timeout, and the request stays valid. None: the job's timeout. A failed request raises its error each "
-           "time.")
+           "Wait for completion, and return the output array; irecv: the MessageStatus; a fetching atomic: the old "
+           "value; other calls: None.\n\ntimeout: in seconds; then hmc.Timeout, and the request stays valid. None: the "
+           "job's timeout. A failed request raises its error each time.")
       .def("test", test, "Return True if the operation is complete. Doesn't wait.")
       .def_prop_ro(
           "done", [](const RequestObject& self) { return self.is_over; },

@@ -227,6 +227,47 @@ nb::object compare_swap(WindowObject& self, int rank, std::uint64_t offset, nb::
   });
 }
 
+/// `call_of(T* old)` returns the function that starts the atomic on words of type T.
+template <typename CallOf>
+RequestObject* start_atomic(const char* operation, WindowObject& self, int rank, nb::handle dtype,
+                            const CallOf& call_of) {
+  return with_word(operation, dtype, [&](auto kind) {
+    nb::object result = nb::cast(OldValue{kind});
+    auto* const old = std::get_if<decltype(kind)>(&nb::inst_ptr<OldValue>(result)->word);
+    hmc::Request request = atomic(self, rank, call_of(old));
+    self.job->sweep();
+    return new RequestObject(self, std::move(request), {}, std::move(result));
+  });
+}
+
+RequestObject* fetch_add_nb(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) {
+  return start_atomic("fetch_add_nb", self, rank, dtype, [&]<typename T>(T* old) {
+    const T word = word_of<T>("fetch_add_nb", value);
+    return [&self, rank, offset, word, old] { return self.window.fetch_add_nb<T>(rank, offset, word, old); };
+  });
+}
+
+RequestObject* swap_nb(WindowObject& self, int rank, std::uint64_t offset, nb::handle value, nb::handle dtype) {
+  return start_atomic("swap_nb", self, rank, dtype, [&]<typename T>(T* old) {
+    const T word = word_of<T>("swap_nb", value);
+    return [&self, rank, offset, word, old] { return self.window.swap_nb<T>(rank, offset, word, old); };
+  });
+}
+
+RequestObject* compare_swap_nb(WindowObject& self, int rank, std::uint64_t offset, nb::handle expected,
+                               nb::handle desired, nb::handle dtype) {
+  return start_atomic("compare_swap_nb", self, rank, dtype, [&]<typename T>(T* old) {
+    const T from = word_of<T>("compare_swap_nb", expected), to = word_of<T>("compare_swap_nb", desired);
+    return [&self, rank, offset, from, to, old] { return self.window.compare_swap_nb<T>(rank, offset, from, to, old); };
+  });
+}
+
+RequestObject* fetch_nb(WindowObject& self, int rank, std::uint64_t offset, nb::handle dtype) {
+  return start_atomic("fetch_nb", self, rank, dtype, [&]<typename T>(T* old) {
+    return [&self, rank, offset, old] { return self.window.fetch_nb<T>(rank, offset, old); };
+  });
+}
+
 }  // namespace
 
 void define_window(nb::module_& module) {
@@ -328,6 +369,13 @@ void define_window(nb::module_& module) {
       .def("swap", swap, rank, offset, value, dtype, "Replace a word; return its old value.")
       .def("compare_swap", compare_swap, rank, offset, nb::arg("expected"), nb::arg("desired"), dtype,
            "Replace a word by `desired` if it equals `expected`; return its old value.")
+      .def("fetch_nb", fetch_nb, rank, offset, dtype, "Start a fetch, and return its Request: wait() returns the word.")
+      .def("fetch_add_nb", fetch_add_nb, rank, offset, value, dtype,
+           "Start a fetch_add, and return its Request: wait() returns the old value. Many may be in flight: between "
+           "nodes they share messages. They aren't ordered with each other, except by fence().")
+      .def("swap_nb", swap_nb, rank, offset, value, dtype, "Start a swap, as fetch_add_nb does.")
+      .def("compare_swap_nb", compare_swap_nb, rank, offset, nb::arg("expected"), nb::arg("desired"), dtype,
+           "Start a compare_swap, as fetch_add_nb does.")
       .def("add", add, rank, offset, value, dtype, "Add to a word. Returns as put does.")
       .def("set", set, rank, offset, value, dtype, "Replace a word. Returns as put does.")
       .def("atomic_and", atomic_and, rank, offset, value, dtype, "Bitwise and. Returns as put does.")

@@ -35,6 +35,11 @@ constexpr std::int64_t quick_ns = 100'000;
 /// A yield that takes this long was followed by a time slice of a program that doesn't wait.
 constexpr std::int64_t slow_yield_ns = 1'000'000;
 constexpr std::int64_t polls_after_slow_yield_ns = 100'000'000;
+/// If a round of a wait takes longer, this process was stopped, and perhaps the awaited rank too (SIGSTOP to the job, a
+/// paused virtual machine). That time doesn't count for deadlines.
+constexpr std::int64_t longest_round_ns = 1'000'000'000;
+/// A rank that was on the same core then may have moved since.
+constexpr std::int64_t old_look_ns = 10'000'000;
 /// After this time one of the ranks on a core moves to another, if there is one without ranks.
 constexpr std::int64_t shares_at_most_ns = 2'000'000;
 constexpr int busy_rounds = 64;
@@ -85,7 +90,8 @@ bool Waiter::look_around() noexcept {
     return false;
   }
   const std::int64_t now = now_ns();
-  if (shares_since_ == 0) shares_since_ = now;
+  if (shares_since_ == 0 || now - looked_at_ > old_look_ns) shares_since_ = now;
+  looked_at_ = now;
   if (sharing < local_index_ && now - shares_since_ > shares_at_most_ns) {
     shares_since_ = now;
     yields_first_ = !leave_core();
@@ -127,10 +133,11 @@ int Waiter::drive_wires() noexcept {
 
 Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* context,
                             std::chrono::nanoseconds timeout) noexcept {
-  const std::int64_t start = now_ns();
+  std::int64_t start = now_ns();
   if ((sleeps_ || (looks_around_ && look_around())) && yield_first(ready, context, start, timeout)) return {};
   const ActivityScope posted(page_.activity(local_index_), note);
-  const std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
+  std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
+  std::int64_t previous = now_ns();
   struct Sleep {
     Waiter& waiter;
     bool is_counted = false;
@@ -149,6 +156,12 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     const Status aborted = page_.aborted();
     if (!aborted.ok()) return aborted;
     const std::int64_t now = now_ns();
+    if (const std::int64_t round = now - previous; round > longest_round_ns) [[unlikely]] {
+      start += round;
+      if (limit != INT64_MAX) limit += round;
+      if (next_report != INT64_MAX) next_report += round;
+    }
+    previous = now;
     if (note.watch != nullptr) {
       if (const Status status = note.watch->look(note, now); !status.ok()) return status;
     }
@@ -178,18 +191,18 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
 /// Before all other steps, because each costs more than a context switch. Returns true if the condition is met.
 bool Waiter::yield_first(ReadyFunction ready, void* context, std::int64_t start,
                          std::chrono::nanoseconds timeout) noexcept {
-  const std::int64_t quick = std::min<std::int64_t>(quick_ns, timeout.count());
-  for (int i = 0; i < quick_yields || now_ns() - start < quick; ++i) {
+  for (int i = 0;; ++i) {
     drive_wires();
     if (ready(context)) return true;
     ::sched_yield();
-    if (i == 0 && !sleeps_) {
-      const std::int64_t now = now_ns();
-      if (now - start > slow_yield_ns) polls_until_ = now + polls_after_slow_yield_ns;
-    }
+    const std::int64_t now = now_ns();
+    const bool is_slow = i == 0 && !sleeps_ && now - start > slow_yield_ns;
+    if (is_slow) polls_until_ = now + polls_after_slow_yield_ns;
     if (ready(context)) return true;
+    // On a full core 30 yields may take 100 ms.
+    if (is_slow || now - start >= timeout.count() || !page_.aborted().ok()) return false;
+    if (i + 1 >= quick_yields && now - start >= quick_ns) return false;
   }
-  return false;
 }
 
 /// True if the condition is met. Otherwise the rank was woken, or the time limit of a sleep has passed. After a time

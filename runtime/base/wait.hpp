@@ -220,6 +220,7 @@ class Waiter {
   bool is_fenceless_ = false;
   std::atomic<std::uint16_t>* cpus_ = nullptr;
   std::int64_t shares_since_ = 0;  // 0: it has its own core
+  std::int64_t looked_at_ = 0;     // the last look that found a rank on this core
   std::int64_t polls_until_ = 0;   // a yield was slow: until this time the rank polls as if it had its own core
   std::vector<Progress*> wires_;
   std::chrono::nanoseconds report_interval_{0};

@@ -196,3 +196,45 @@ HMC_SPMD_TEST(PrivateBuffers, more_pieces_are_used_when_staging_gets_no_memory) 
   HMC_CHECK_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   team.close();
 }
+
+// Only rank 1 has large blocks, later all ranks have. Every rank counts the calls of the trials.
+HMC_SPMD_TEST(PrivateBuffers, ranks_with_different_blocks_try_the_methods_in_the_same_calls) {
+  if (me.size < 2 || wish() != "auto") skip("no trials");
+  hmc::Team& world = me.runtime->world();
+  if (!all_direct(me)) skip("schedules have no trials");
+  for (int i = 0; i < 2; ++i) world.barrier();
+  if (!system_reads(world)) skip("the system forbids reads");
+  constexpr std::size_t most = 256 << 10;
+  const auto size = static_cast<std::size_t>(me.size);
+  std::vector<unsigned char> in(size * most), out(size * most);
+  std::vector<std::size_t> begins(size);
+  for (std::size_t i = 0; i < size; ++i) begins[i] = i * most;
+  // Returns whether this rank's input was read by the peers.
+  const auto reads = [&](bool only_rank_1, int call) {
+    std::vector<std::size_t> sent(size), received(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      sent[i] = !only_rank_1 || me.rank == 1 ? most : 100;
+      received[i] = !only_rank_1 || i == 1 ? most : 100;
+      std::fill_n(in.begin() + static_cast<std::ptrdiff_t>(i * most), most,
+                  static_cast<unsigned char>(31 * call + 7 * me.rank + static_cast<int>(i)));
+    }
+    const std::uint64_t before = me.runtime->counters().buffers_read;
+    world.alltoallv(in.data(), hmc::Counts(sent), hmc::Counts(begins), out.data(), hmc::Counts(received),
+                    hmc::Counts(begins), 1);
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto first = out.begin() + static_cast<std::ptrdiff_t>(i * most);
+      const auto wanted = static_cast<unsigned char>(31 * call + 7 * static_cast<int>(i) + me.rank);
+      HMC_CHECK_EQ(std::count(first, first + static_cast<std::ptrdiff_t>(received[i]), wanted),
+                   static_cast<std::ptrdiff_t>(received[i]));
+    }
+    return me.runtime->counters().buffers_read > before;
+  };
+  // The size of call 0 is known in call 1. A trial begins two calls later: six calls with staging, six with reading.
+  for (int call = 0; call < 15; ++call) HMC_CHECK_EQ(reads(true, call), me.rank == 1 && call >= 1 + 2 + 6);
+  std::vector<std::uint64_t> mine(80), all(80 * size);
+  for (std::size_t call = 0; call < mine.size(); ++call) mine[call] = reads(false, static_cast<int>(call)) ? 1 : 0;
+  world.allgather(mine.data(), all.data(), mine.size() * sizeof(std::uint64_t));
+  int different = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) different += all[i] != mine[i % mine.size()] ? 1 : 0;
+  HMC_CHECK(different <= 4 * me.size);  // a decision of rank 0 may reach the others a call later
+}

@@ -137,6 +137,8 @@ def test_an_exception_leaves_no_objects():
             plan.start()
             team.irecv(bytearray(8))  # dropped
             win.put_nb(0, 0, np.zeros(4))
+            atomic = win.fetch_add_nb(0, 0, 1)
+            win.swap_nb(0, 8, 1)  # dropped
             raise ValueError("on purpose")
         main()
     """, "--keep-going")

@@ -117,6 +117,44 @@ def test_atomics(rt):
         rt.world.barrier()
 
 
+def test_atomics_in_flight(rt):
+    """Each rank draws tickets at every rank, and claims the tickets' slots, with all atomics in flight at once."""
+    draws = 40
+    slots = draws * rt.size
+    with hmc.Window(rt.world, 64 + 8 * slots) as win:
+        for name, offset, step in (("i64", 0, 1), ("u64", 8, 2**40), ("i32", 16, -3), ("u32", 20, 5)):
+            requests = [win.fetch_add_nb(i % rt.size, offset, step, name) for i in range(slots)]
+            assert hmc.wait_any(requests) is not None
+            hmc.wait_all(requests)
+            tickets = [request.wait() for request in requests]
+            assert [request.wait() for request in requests] == tickets
+            assert all(0 <= ticket // step < slots and ticket % step == 0 for ticket in tickets), name
+            for owner in range(rt.size):
+                assert len(set(tickets[owner::rt.size])) == draws, name
+            if name == "i64":
+                drawn = tickets
+        claims = [win.compare_swap_nb(i % rt.size, 64 + 8 * drawn[i], 0, 100 * i + rt.rank + 1) for i in range(slots)]
+        assert [claim.wait() for claim in claims] == [0] * slots  # no other rank has these tickets
+        seen = [win.fetch_nb(i % rt.size, 64 + 8 * drawn[i]) for i in range(slots)]
+        assert [request.wait() for request in seen] == [100 * i + rt.rank + 1 for i in range(slots)]
+        right, left = neighbours(rt)
+        assert win.compare_swap_nb(right, 64 + 8 * drawn[right], 0, -1).wait() != 0  # another value: no change
+        first = win.swap_nb(right, 32, rt.rank - 5, "i32")
+        second = win.swap_nb(right, 40, 2**64 - 1 - rt.rank, "u64")
+        assert (first.wait(), second.wait()) == (0, 0)
+        for _ in range(100):
+            win.fetch_add_nb(right, 48, rt.rank + 1)  # dropped: it is executed, and its memory isn't freed before
+        win.flush()
+        rt.world.barrier()
+        assert win.fetch_nb(rt.rank, 32, "i32").wait() == left - 5
+        assert win.fetch_nb(rt.rank, 40, "u64").wait() == 2**64 - 1 - left
+        assert win.fetch_nb(rt.rank, 48).wait() == 100 * (left + 1)
+        raises(ValueError, "element type", win.fetch_add_nb, 0, 0, 2**32, dtype="i32")
+        raises(TypeError, "i32, u32", win.fetch_nb, 0, 0, dtype="f64")
+        raises(hmc.Error, "swap_nb", win.swap_nb, rt.size, 0, 1)
+        rt.world.barrier()
+
+
 def test_views(rt):
     with hmc.Window(rt.world, 4096) as win:
         mine = win.array((4, 5), np.float32, offset=64)
@@ -277,6 +315,7 @@ def test_asyncio(rt):
             await win.put_nb(neighbours(rt)[0], 0, a)
             win.flush()
             await rt.world.ibarrier()
+            assert await win.fetch_nb(rt.rank, 8) == data(neighbours(rt)[1], 1000, 9)[1]
             b = await win.get_nb(rt.rank, 0, np.zeros(1000, np.int64))
             assert np.array_equal(b, data(neighbours(rt)[1], 1000, 9))
         ticker.cancel()

@@ -88,7 +88,8 @@ def test_no_references_leak():
             "allreduce": lambda: rt.world.allreduce(a, out=b, op=hmc.max), "allgather": lambda: rt.world.allgather(c),
             "iallreduce": lambda: rt.world.iallreduce(a, out=b).wait(), "put_nb": lambda: win.put_nb(0, 0, c).wait(),
             "dropped": lambda: rt.world.iallreduce(a), "view": lambda: win.array(8, float), "world": lambda: rt.world.rank,
-            "atomic": lambda: win.fetch_add(0, 128, 10**12),
+            "atomic": lambda: win.fetch_add(0, 128, 10**12), "atomic in flight": lambda: win.swap_nb(0, 128, 10**12).wait(),
+            "dropped atomic": lambda: win.fetch_add_nb(0, 128, 10**12),
             "error": lambda: fails(lambda: win.put(5, 0, a)), "wrong array": lambda: fails(lambda: win.put(0, 0, a[::2])),
         }
         held = (a, b, c, capsule, hmc.max, rt.world)

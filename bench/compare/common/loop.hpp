@@ -123,12 +123,27 @@ template <typename Contestant> class Loop {
     const double blocking = timed([&] { blocking_call(cell); });
     const double pure = timed([&] { call(cell); });
     const auto units = static_cast<std::uint64_t>(std::max(1.0, pure * 1e3 / unit_ns()));
-    const double compute = timed([&] { work(units); });
-    const double overall = timed([&] {
-      it_.begin(cell.operation, cell.bytes);
-      work(units);
-      it_.wait();
-    });
+    double compute = 0;
+    double overall = 0;
+    if (setup_.sleep_seconds == 0) {
+      compute = timed([&] { work(units); });
+      overall = timed([&] {
+        it_.begin(cell.operation, cell.bytes);
+        work(units);
+        it_.wait();
+      });
+    } else {  // the cost of begin and wait alone
+      double slept = 0;
+      overall = timed(
+          [&] {
+            it_.begin(cell.operation, cell.bytes);
+            const double begin = now_ns();
+            std::this_thread::sleep_for(std::chrono::duration<double>(setup_.sleep_seconds));
+            slept = now_ns() - begin;
+            it_.wait();
+          },
+          [&] { return slept; });
+    }
     if (lines_ == nullptr) return;
     lines_->begin(setup_.name, it_.size(), cell);
     lines_->number("us_blocking", blocking);
@@ -140,6 +155,10 @@ template <typename Contestant> class Loop {
 
   // The mean time of one iteration in us, averaged over the ranks. A barrier precedes each iteration.
   template <typename Iteration> double timed(Iteration iteration) {
+    return timed(iteration, [] { return 0.0; });
+  }
+  /// `other()`: a part of the last iteration in ns that isn't counted.
+  template <typename Iteration, typename Other> double timed(Iteration iteration, Other other) {
     const double budget = setup_.cell_seconds * 1e9 / 4;
     double spent = 0;
     double timed_ns = 0;
@@ -151,7 +170,7 @@ template <typename Contestant> class Loop {
         it_.barrier();
         const double start = now_ns();
         iteration();
-        if (!warms_up) timed_ns += now_ns() - start - clock_cost_;
+        if (!warms_up) timed_ns += now_ns() - start - other() - clock_cost_;
       }
       const double all = now_ns() - begin;
       const double fit = std::clamp(budget / 10 * static_cast<double>(step) / all, 1.0, 1000.0);

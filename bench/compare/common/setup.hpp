@@ -66,6 +66,7 @@ struct Setup {
   bool hello = false;               ///< join, one barrier, leave
   bool stream = false;              ///< calls one after the other, without a barrier between them
   bool overlap = false;             ///< the non-blocking form beside computation
+  double sleep_seconds = 0;         ///< with overlap: not computation but a sleep, so that the rank's core is free
   bool late_binding = false;        ///< `cpus` apply only after the library has started
   std::string output;               ///< the file of rank 0's lines
   std::string scratch;              ///< a folder that the driver removes
@@ -142,6 +143,8 @@ inline Setup setup_of(int argc, char** argv) {
       setup.stream = true;
     else if (option == "--overlap")
       setup.overlap = true;
+    else if (option == "--sleep-s")
+      setup.sleep_seconds = std::stod(value);
     else if (option == "--late-binding")
       setup.late_binding = true;
     else if (option == "--output")

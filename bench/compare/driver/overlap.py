@@ -1,6 +1,7 @@
 """./dev bench --overlap: non-blocking collectives beside computation, by the rule of the OSU micro-benchmarks. pure: start
 and wait at once. overall: start, a computation that takes as long as `pure`, wait. The computation is also measured alone.
-overlap = 100 * (1 - (overall - compute) / pure). cost = (overall - compute) / blocking call."""
+overlap = 100 * (1 - (overall - compute) / pure). cost = (overall - compute) / blocking call.
+--sleep-s: each rank sleeps for that time instead of the computation, so that its core is free for a progress thread."""
 
 import argparse
 import json
@@ -25,6 +26,7 @@ def main(words, build):
     parser = argparse.ArgumentParser(prog="./dev bench --overlap", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--cell-s", type=float, default=0.04, help="time of a cell in a round")
+    parser.add_argument("--sleep-s", type=float, default=0, help="sleep instead of computing")
     parser.add_argument("--np", type=int, action="append", help="2 and 4")
     parser.add_argument("--op", action="append", choices=OPERATIONS)
     parser.add_argument("--size", type=int, action="append", help=f"bytes; default: {' '.join(map(str, SIZES))}")
@@ -42,7 +44,7 @@ def main(words, build):
         layout, samples, failures = {"nodes": 1, "np": ranks}, {}, {}
         for number in range(options.rounds):
             for one in random.sample(found, len(found)):
-                command = one.command(layout, ["--overlap", f"--cell-s={options.cell_s}", *cells], machine.cores())
+                command = one.command(layout, ["--overlap", f"--cell-s={options.cell_s}", f"--sleep-s={options.sleep_s}", *cells], machine.cores())
                 outcome = launch.run(command, timeout_s=120, environment=one.environment(layout))
                 if outcome.failure:
                     failures[one.name] = outcome.failure

@@ -47,6 +47,22 @@ TEST_P(Wait, deadline_ends_the_wait_and_names_the_peer) {
   EXPECT_LT(Clock::now() - start, 5s);
 }
 
+TEST_P(Wait, time_in_which_the_process_was_stopped_does_not_count) {
+  Waiter mine = waiter(0);
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point continued{};
+  const auto ready = [&]() noexcept {
+    const Clock::time_point now = Clock::now();
+    if (continued == Clock::time_point{} && now - begin > 100ms) {
+      std::this_thread::sleep_for(2500ms);
+      continued = Clock::now();
+      return false;
+    }
+    return continued != Clock::time_point{} && now - continued > 50ms;
+  };
+  EXPECT_TRUE(mine.until({}, ready, 2s).ok());
+}
+
 TEST_P(Wait, long_wait_is_reported_at_growing_intervals) {
   Waiter mine = waiter(0);
   std::vector<std::chrono::nanoseconds> reports;
@@ -356,6 +372,19 @@ INSTANTIATE_TEST_SUITE_P(Modes, Wait, testing::Values(WaitMode::adapt, WaitMode:
                                               : mode.param == WaitMode::spin ? "spinning"
                                                                              : "sleeping");
                          });
+
+// As if each yield took a time slice of another program.
+TEST(SleepingWaiter, slow_polls_do_not_delay_the_deadline) {
+  const NodePage page = NodePage::create(1);
+  Waiter mine(page, 0, WaitMode::sleep);
+  int looks = 0;
+  const auto look = [&]() noexcept {
+    std::this_thread::sleep_for(10ms);
+    return ++looks > 1000;
+  };
+  EXPECT_EQ(mine.until({}, look, 20ms).code, Code::timeout);
+  EXPECT_LT(looks, 20);
+}
 
 TEST(SleepingWaiter, long_wait_frees_the_core) {
   for (const WaitMode mode : {WaitMode::adapt, WaitMode::sleep}) {
