@@ -75,10 +75,10 @@ def create_as(name, options):
     try:
         module = adapter()
     except _build.BuildError as error:
+        if not hasattr(dist.Backend, "_ensure_backend_registered"):  # 2.14: backends in Python
+            raise
         from hmc.torch import _python
 
-        if not _python.is_possible():
-            raise
         _warn_once(f"hmc.torch: {error}\nThe backend in Python is used instead. It is slower and has fewer operations: "
                    "help(hmc.torch._python)")
         return _python.PythonBackend(options)

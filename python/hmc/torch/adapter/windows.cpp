@@ -30,15 +30,15 @@ c10::DataPtr HmcBackend::pooled(std::size_t bytes) {
 }
 
 at::Tensor HmcBackend::allocate(std::int64_t count, const at::TensorOptions& options) {
-  TORCH_CHECK(options.device().is_cpu(), "hmc: only tensors in host memory can be in a window");
+  TORCH_CHECK(options.device().is_cpu(), from("allocate_tensor"), "only tensors in host memory can be in a window");
   const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
   const c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, pooled(bytes), nullptr, false);
   return at::empty({0}, options).set_(storage, 0, {count}, {1});
 }
 
 bool HmcBackend::move(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == c10::kStrided,
-              "hmc: only dense tensors in host memory can move to a window");
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.layout() == c10::kStrided, from("move"),
+              "only dense tensors in host memory can move to a window");
   c10::StorageImpl* const storage = tensor.storage().unsafeGetStorageImpl();
   if (storage->data_ptr().get_deleter() == &end) return false;
   const std::size_t bytes = storage->nbytes();
