@@ -81,7 +81,8 @@ def test_training_on_two_nodes():
 
 
 def test_losses_of_layouts():
-    """The same bits with two ranks of one node, of two nodes, under torchrun, and with staged buffers."""
+    """The same bits with two ranks of one node, of two nodes, under torchrun, and with staged buffers. Threads of one process can't
+    be ranks: torch has one default group per process."""
     words = program("--exact", "--steps", "30")
     commands = [[hmcrun, "-np", "2", *python(*words)], [hmcrun, "-np", "2", "--nodes", "2", *python(*words)],
                 torchrun(*([] if finds_backends else ["-m", "hmc.torch"]), *words)]
