@@ -23,7 +23,7 @@ def run(command, status=0, environment=None, seconds=150):
                           env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
     output = done.stdout + done.stderr
     assert status is None or done.returncode == status, (done.returncode, output)
-    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)}", flush=True)
+    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)[:200]}", flush=True)
     return output
 
 
