@@ -7,8 +7,9 @@ namespace hmc::torch_adapter {
 
 namespace {
 
-// The worker executes a small operation if no thread has waited for it for this time. While operations are posted, it
-// looks that often without being notified, because a notification costs the caller more than a small operation.
+// The worker executes a small operation if no thread has waited for it for this time. While small operations are posted,
+// it looks that often without being notified, because a notification costs the caller more than a small operation. For
+// large ones it is notified: its looks would disturb the computation.
 constexpr std::chrono::microseconds worker_delay{200};
 constexpr std::chrono::milliseconds worker_dozes{50};
 constexpr std::chrono::nanoseconds no_limit{std::chrono::seconds{100'000'000}};
@@ -243,7 +244,7 @@ void Group::State::work() {
 /// With the lock. Executes the queue. Returns true when the group is to be closed, and false when another thread has
 /// become the worker.
 bool Group::State::serve(std::unique_lock<std::mutex>& lock) {
-  Clock::time_point last = Clock::now();  // the last time when there was an operation
+  Clock::time_point last = Clock::now();  // the last time when there was a small operation
   for (;;) {
     const Clock::time_point now = Clock::now();
     if (!queue.empty() && !busy) {
@@ -254,8 +255,9 @@ bool Group::State::serve(std::unique_lock<std::mutex>& lock) {
         queue.pop_front();
         if (queue.empty()) urgent = false;
         busy = true;
+        const bool was_large = first->is_large;
         if (!execute(std::move(first), lock, true)) return false;
-        last = Clock::now();
+        last = was_large ? Clock::time_point{} : Clock::now();
       } else {
         posted.wait_until(lock, begin);
       }
