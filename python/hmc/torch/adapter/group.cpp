@@ -7,9 +7,9 @@ namespace hmc::torch_adapter {
 
 namespace {
 
-// The worker executes a small operation if no thread has waited for it for this time. While small operations are posted,
-// it looks that often without being notified, because a notification costs the caller more than a small operation. For
-// large ones it is notified: its looks would disturb the computation.
+// The worker executes a small operation if no thread has waited for it for this time. While small operations are
+// posted, it looks that often without being notified, because a notification costs the caller more than a small
+// operation. Of large ones it is notified: looks would disturb the computation between them.
 constexpr std::chrono::microseconds worker_delay{200};
 constexpr std::chrono::milliseconds worker_dozes{50};
 constexpr std::chrono::nanoseconds no_limit{std::chrono::seconds{100'000'000}};
