@@ -84,7 +84,9 @@ void reduce_scatter_plain(Team& team, const void* in, const at::Tensor& output, 
     scaled = how.premultiplied(input);
     in = scaled.data_ptr();
   }
-  team.reduce_scatter(in, output.data_ptr(), how.count(output), how.element.type, how.op);
+  const Apart result(in, input.nbytes(), output.data_ptr(), output.nbytes());
+  team.reduce_scatter(in, result.data(), how.count(output), how.element.type, how.op);
+  result.store();
 }
 
 /// Sum of sparse tensors: all ranks get all indices and values.
@@ -443,13 +445,15 @@ Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c
                    scaled = how.premultiplied(at::from_blob(in.data(), {count}, like.options()));
                    data = scaled.data_ptr();
                  }
+                 const Apart result(data, in.bytes(), out.data(), out.bytes());
                  if (are_equal(in.sizes())) {
-                   team.reduce_scatter(data, out.data(), how.count(out.tensor()), how.element.type, how.op);
+                   team.reduce_scatter(data, result.data(), how.count(out.tensor()), how.element.type, how.op);
                  } else {
                    std::vector<std::size_t> counts;
                    for (const std::size_t each : in.sizes()) counts.push_back(each / size_of(how.element.type));
-                   team.reduce_scatterv(data, out.data(), counts, how.element.type, how.op);
+                   team.reduce_scatterv(data, result.data(), counts, how.element.type, how.op);
                  }
+                 result.store();
                  out.store();
                });
 }
@@ -522,7 +526,9 @@ Handle HmcBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vec
   return start(
       "all_to_all", c10d::OpType::ALLTOALL_BASE, opts, bytes, {input}, {output},
       [in = std::move(in), out = std::move(out), sent = std::move(sent), received = std::move(received)](Team& team) {
-        team.alltoallv(in.data(), sent, {}, out.data(), received, {});
+        const Apart result(in.data(), in.bytes(), out.data(), out.bytes());
+        team.alltoallv(in.data(), sent, {}, result.data(), received, {});
+        result.store();
         out.store();
       });
 }
@@ -537,7 +543,9 @@ Handle HmcBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllTo
   const std::size_t bytes = in.bytes();
   return start("all_to_all", c10d::OpType::ALLTOALL, opts, bytes, inputs, outputs,
                [in = std::move(in), out = std::move(out)](Team& team) {
-                 team.alltoallv(in.data(), in.sizes(), {}, out.data(), out.sizes(), {});
+                 const Apart result(in.data(), in.bytes(), out.data(), out.bytes());
+                 team.alltoallv(in.data(), in.sizes(), {}, result.data(), out.sizes(), {});
+                 result.store();
                  out.store();
                });
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "group_state.hpp"
@@ -313,7 +314,10 @@ void Group::State::close() {
     const std::lock_guard last(end);
     messages.reset();
     collectives.reset();
+    const std::lock_guard given(given_lock);
     dropped.swap(adopted);  // the others are ended by look()
+    std::move(given_adopted.begin(), given_adopted.end(), std::back_inserter(dropped));
+    given_adopted.clear();
   }
   dropped.clear();
   kept.reset();
@@ -347,7 +351,9 @@ void Group::set_poll(void (*with)()) noexcept { poll = with; }
 
 int Group::open_groups() noexcept {
   const std::lock_guard lock(registry().mutex);
-  return static_cast<int>(registry().open.size());
+  return static_cast<int>(std::count_if(registry().open.begin(), registry().open.end(), [](const auto& each) {
+    return static_cast<State*>(each.get())->process == ::getpid();
+  }));
 }
 
 namespace {
@@ -360,7 +366,7 @@ std::vector<std::shared_ptr<void>> open_states() {
 void Group::leave_all(Milliseconds timeout) noexcept {
   for (const auto& each : open_states()) {
     auto* const state = static_cast<State*>(each.get());
-    if (state->process != ::getpid()) return;
+    if (state->process != ::getpid()) continue;  // inherited by fork()
     const std::lock_guard lock(state->mutex);
     if (std::exchange(state->leaving, true)) continue;
     state->wake_worker();
@@ -368,13 +374,16 @@ void Group::leave_all(Milliseconds timeout) noexcept {
   }
   Registry& all = registry();
   std::unique_lock lock(all.mutex);
-  all.changed.wait_for(lock, timeout, [&] { return all.open.empty(); });
+  all.changed.wait_for(lock, timeout, [&] {
+    return std::none_of(all.open.begin(), all.open.end(),
+                        [](const auto& each) { return static_cast<State*>(each.get())->process == ::getpid(); });
+  });
 }
 
 void Group::abort_all(const char* why) noexcept {
   for (const auto& each : open_states()) {
     auto* const state = static_cast<State*>(each.get());
-    if (state->process != ::getpid()) return;
+    if (state->process != ::getpid()) continue;  // inherited by fork()
     const std::lock_guard lock(state->end);
     if (state->collectives) state->collectives->abort(1, why);
     if (state->messages) state->messages->abort(1, why);

@@ -270,4 +270,23 @@ class PlainList {
   bool has_results_ = false;
 };
 
+/// The output of an operation that HMC doesn't execute in place: memory of its own if a part of the input is there.
+class Apart {
+ public:
+  Apart(const void* in, std::size_t in_bytes, void* out, std::size_t bytes) : out_(out), bytes_(bytes) {
+    const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
+    const bool overlap = (to - from < in_bytes && bytes != 0) || (from - to < bytes && in_bytes != 0);
+    if (overlap) own_ = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+  }
+  void* data() const { return own_.defined() ? own_.data_ptr() : out_; }
+  void store() const {
+    if (own_.defined()) std::memcpy(out_, own_.data_ptr(), bytes_);
+  }
+
+ private:
+  void* out_;
+  std::size_t bytes_;
+  at::Tensor own_;
+};
+
 }  // namespace hmc::torch_adapter

@@ -10,18 +10,23 @@ namespace {
 /// What the memory of a tensor in a pooled window owns.
 struct Owner {
   std::shared_ptr<WindowPool> pool;
+  std::shared_ptr<RetiredWindows> retired;
   WindowPool::Part part;
 };
 
+/// By any thread, also while another one executes an operation of the group.
 void end(void* owner) {
   const std::unique_ptr<Owner> owned(static_cast<Owner*>(owner));
-  owned->pool->give_back(owned->part.slot);
+  if (owned->part.slot >= 0)
+    owned->pool->give_back(owned->part.slot);
+  else
+    owned->retired->add(std::move(*owned->part.window));  // isn't in the pool
 }
 
 }  // namespace
 
 c10::DataPtr HmcBackend::pooled(std::size_t bytes) {
-  auto owner = std::make_shared<std::unique_ptr<Owner>>(new Owner{group_->pool(), {}});
+  auto owner = std::make_shared<std::unique_ptr<Owner>>(new Owner{group_->pool(), group_->retired(), {}});
   start("allocate_tensor", c10d::OpType::UNKNOWN, c10d::BarrierOptions(), 0, {}, {}, [owner, bytes](Team& team) {
     (*owner)->part = (*owner)->pool->take(team, bytes);
   })->wait();
