@@ -2,7 +2,8 @@
 
 Run by hmcrun. Models: a small transformer and a ResNet-like network. Rank 0 prints medians in milliseconds: a step without
 DistributedDataParallel (all ranks compute at the same time), and what it adds: over a hook that does nothing, gloo, hmc, and
-hmc with its buckets in windows. The ratio is of the exchanges alone: without what DistributedDataParallel itself costs.
+hmc with its buckets in windows. The ratios are gloo's exchange to hmc's and to that in windows: without what
+DistributedDataParallel itself costs.
 """
 import argparse
 import statistics
@@ -114,7 +115,7 @@ def main():
               "windows": dist.new_group(backend="hmc")}
     if dist.get_rank() == 0:
         print(f"torch {torch.__version__}, {dist.get_world_size()} ranks; ms per step\n{'model':12} {'parameters':>10} "
-              f"{'alone':>8}" + "".join(f" {'+ ' + name:>10}" for name in groups) + f" {'ratio':>7}", flush=True)
+              f"{'alone':>8}" + "".join(f" {'+ ' + name:>10}" for name in groups) + "  ratios", flush=True)
     for each in (Transformer, ResNet):
         if arguments.models and each.__name__.lower() not in arguments.models:
             continue
@@ -139,10 +140,10 @@ def main():
         alone = times["alone"]
         added = {name: statistics.median(t - a for t, a in zip(times[name], alone)) for name in groups}
         if dist.get_rank() == 0:
-            exchange = {name: added[name] - added["nothing"] for name in ("gloo", "windows")}
-            ratio = f"{exchange['gloo'] / exchange['windows']:.1f}" if exchange["windows"] > 0 else "hidden"
+            exchange = {name: ms - added["nothing"] for name, ms in added.items()}
+            ratios = [f"{exchange['gloo'] / exchange[name]:.1f}" if exchange[name] > 0 else "hidden" for name in ("hmc", "windows")]
             print(f"{each.__name__:12} {sum(p.numel() for p in each().parameters()):10} {statistics.median(alone):8.1f}" +
-                  "".join(f" {ms:10.1f}" for ms in added.values()) + f" {ratio:>7}", flush=True)
+                  "".join(f" {ms:10.1f}" for ms in added.values()) + "  " + " ".join(ratios), flush=True)
     dist.barrier()
     dist.destroy_process_group()
 

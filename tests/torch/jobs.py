@@ -23,7 +23,7 @@ def run(command, status=0, environment=None, seconds=150):
                           env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
     output = done.stdout + done.stderr
     assert status is None or done.returncode == status, (done.returncode, output)
-    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)}", flush=True)
+    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)[:200]}", flush=True)
     return output
 
 
@@ -81,7 +81,8 @@ def test_training_on_two_nodes():
 
 
 def test_losses_of_layouts():
-    """The same bits with two ranks of one node, of two nodes, under torchrun, and with staged buffers."""
+    """The same bits with two ranks of one node, of two nodes, under torchrun, and with staged buffers. Threads of one process can't
+    be ranks: torch has one default group per process."""
     words = program("--exact", "--steps", "30")
     commands = [[hmcrun, "-np", "2", *python(*words)], [hmcrun, "-np", "2", "--nodes", "2", *python(*words)],
                 torchrun(*([] if finds_backends else ["-m", "hmc.torch"]), *words)]
@@ -407,6 +408,13 @@ def test_backend_in_python():
                     raise AssertionError("recv without a source")
                 except RuntimeError as error:
                     say("error", error)
+            for call in (lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND), lambda: dist.broadcast(torch.ones(3), 7),
+                         lambda: dist.send(torch.ones(3), 7)):
+                try:
+                    call()
+                    raise AssertionError("wrong arguments were accepted")
+                except RuntimeError as error:
+                    say("wrong", str(error).replace("\\n", " "))
             group = dist.new_group(timeout=timedelta(seconds=2))
             if rank == 0:
                 try:
@@ -417,6 +425,56 @@ def test_backend_in_python():
             dist.barrier()
             """, environment=environment)
         assert "error Backend hmc does not support" in output and re.search("timeout .*", output), output
+        wrong = re.findall("wrong (.*)", output)
+        assert len(wrong) == 6 and all(re.search(r"hmc: (all_reduce|broadcast|send) .*rank [01] of 2", each) for each in wrong), wrong
+
+
+def test_store_is_not_used_after_the_start():
+    """A store of the program, which fails after the group's construction: rank 0 of a store may end first."""
+    output = run([sys.executable, "-c", textwrap.dedent("""
+        import multiprocessing, os, sys, tempfile
+        from datetime import timedelta
+        import torch
+        import torch.distributed as dist
+        import hmc.torch
+
+        class Store(dist.Store):
+            def __init__(self, path):
+                super().__init__()
+                self.store, self.closed = dist.FileStore(path, 2), False
+            def use(self, name, *arguments):
+                assert not self.closed, name
+                return getattr(self.store, name)(*arguments)
+            def set(self, key, value): return self.use("set", key, value)
+            def get(self, key): return self.use("get", key)
+            def add(self, key, value): return self.use("add", key, value)
+            def wait(self, keys, *timeout): return self.use("wait", keys, *timeout)
+            def delete_key(self, key): return self.use("delete_key", key)
+            def set_timeout(self, timeout): return self.use("set_timeout", timeout)
+
+        def work(rank, path):
+            store = Store(path)
+            dist.init_process_group("hmc", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=100))
+            store.closed = True
+            tensor, into = torch.full((100000,), rank + 1.0), torch.empty(100000)
+            dist.all_reduce(tensor)
+            dist.all_reduce(tensor, async_op=True).wait()
+            work = dist.isend(tensor, 1 - rank)
+            dist.recv(into, 1 - rank)
+            work.wait()
+            assert into.eq(6).all()
+            hmc.torch.empty(1000).fill_(1)
+            dist.destroy_process_group()
+            os.write(1, b"done\\n")
+
+        if __name__ == "__main__":
+            path = tempfile.mktemp()
+            ranks = [multiprocessing.get_context("fork").Process(target=work, args=(rank, path)) for rank in range(2)]
+            for each in ranks: each.start()
+            for each in ranks: each.join()
+            assert [each.exitcode for each in ranks] == [0, 0]
+        """)])
+    assert output.count("done") == 2, output
 
 
 def test_compiled_once():

@@ -3,6 +3,7 @@
 operations.py [NAME...]: tests whose names contain one of the words; without words all.
 HMC_TEST_DEVICE=cuda: the tensors are on a GPU (torch 2.0 or newer)."""
 import os
+import re
 import sys
 import threading
 import time
@@ -176,6 +177,11 @@ def test_gathers():
             dist.gather(data(me, shape), out, root)
             for r in range(n if me == root else 0):
                 equal(out[r], data(r, shape), "gather")
+            if hasattr(dist, "gather_single"):
+                flat = torch.empty((n * shape[0], *shape[1:])) if me == root else None
+                dist.gather_single(data(me, shape, call=2), flat, root)
+                if me == root:
+                    equal(flat, torch.cat([data(r, shape, call=2) for r in range(n)]), "gather_single")
             into = torch.empty(shape)
             dist.scatter(into, [data(r, shape, call=root) for r in range(n)] if me == root else None, root)
             equal(into, data(me, shape, call=root), "scatter")
@@ -426,6 +432,13 @@ def test_objects():
     gathered = [None] * n if me == 0 else None
     dist.gather_object(("rank", me), gathered, 0)
     assert me or gathered == [("rank", r) for r in range(n)]
+    if hasattr(dist, "send_object_list") and n > 1:
+        received = [None, None]
+        if me == 0:
+            dist.send_object_list([{"to": 1}, 3.5], 1)
+        elif me == 1:
+            dist.recv_object_list(received, 0)
+            assert received == [{"to": 1}, 3.5]
     into = [None]
     dist.scatter_object_list(into, [f"for {r}" for r in range(n)] if me == 0 else [None] * n, 0)
     assert into == [f"for {me}"]
@@ -459,6 +472,12 @@ def test_functional_collectives():
           torch.stack([data(r, (n, 2))[me] for r in range(n)]))
     for reduced, call in zip(funcol.all_reduce_coalesced([data(me, (3,), call=i) for i in range(4)], "sum", group), range(4)):
         equal(reduced + 0, sum(data(r, (3,), call=call) for r in range(n)))
+    wholes = funcol.all_gather_into_tensor_coalesced([data(me, (3, 2), call=i) for i in range(3)], group)
+    parts = funcol.reduce_scatter_tensor_coalesced([torch.cat([data(me, (4,), call=i + k) for i in range(n)]) for k in range(3)],
+                                                   "sum", [0] * 3, group)
+    for i in range(3):
+        equal(wholes[i] + 0, torch.cat([data(r, (3, 2), call=i) for r in range(n)]))
+        equal(parts[i] + 0, sum(data(r, (4,), call=me + i) for r in range(n)))
     equal(funcol.broadcast(data(me, (5,)), 0, group) + 0, data(0, (5,)))
     with dist._coalescing_manager(group, async_ops=True) as works:
         tensors = [data(me, (9,), call=i) for i in range(3)]
@@ -485,16 +504,67 @@ def test_tensors_in_windows():
 
 
 def test_wrong_arguments():
+    """Their errors name the operation, its number in the group, and the rank. The group stays usable."""
     n, me = dist.get_world_size(), dist.get_rank()
-    for call in (lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND),
-                 lambda: dist.all_gather([torch.empty(3)] * n, torch.empty(4)),
-                 lambda: dist.all_to_all_single(torch.empty(n + 1), torch.empty(n + 1)) if n > 1 else dist.send(torch.ones(1), 5)):
+    three, wrong = torch.ones(3), torch.ones(4)
+    gather = getattr(dist, "all_gather_into_tensor", dist._all_gather_base)
+    reduce_scatter = getattr(dist, "reduce_scatter_tensor", dist._reduce_scatter_base)
+    exchange = dist.all_to_all_single
+    calls = [
+        ("all_reduce", "BAND of floats", lambda **way: dist.all_reduce(three, dist.ReduceOp.BAND, **way)),
+        ("reduce", "BXOR of floats", lambda **way: dist.reduce(three, 0, dist.ReduceOp.BXOR, **way)),
+        ("broadcast", "root", lambda **way: dist.broadcast(three, n, **way)),
+        ("reduce", "root", lambda **way: dist.reduce(three, n + 1, **way)),
+        ("all_gather", f"needs {n} ", lambda **way: dist.all_gather([torch.empty(3)] * (n + 1), three, **way)),
+        ("all_gather", "12 bytes, its input 16", lambda **way: dist.all_gather([torch.empty(3)] * n, wrong, **way)),
+        ("all_gather_into_tensor", "elements", lambda **way: gather(torch.empty(3 * n + 1), three, **way)),
+        ("all_gather_into_tensor", "type", lambda **way: gather(torch.empty(3 * n, dtype=torch.int32), three, **way)),
+        ("reduce_scatter", f"needs {n} ", lambda **way: dist.reduce_scatter(torch.empty(3), [three] * (n + 1), **way)),
+        ("reduce_scatter", "4 elements", lambda **way: dist.reduce_scatter(torch.empty(3), [wrong] * n, **way)),
+        ("reduce_scatter_tensor", "elements", lambda **way: reduce_scatter(torch.empty(3), torch.ones(3 * n + 1), **way)),
+        ("reduce_scatter_tensor", "type", lambda **way: reduce_scatter(torch.empty(3, dtype=torch.int64), torch.ones(3 * n), **way)),
+        ("all_to_all", "splits sum to", lambda **way: exchange(torch.empty(n), torch.ones(n), [2] * n, [1] * n, **way)),
+        ("all_to_all", "splits for", lambda **way: exchange(torch.empty(n), torch.ones(n), [1] * n, [1] * (n + 1), **way)),
+        ("all_to_all", f"needs {n} ", lambda **way: dist.all_to_all([three] * (n + 1), [three] * (n + 1), **way)),
+    ]
+    if n > 1:
+        calls += [
+            ("all_to_all", "divided", lambda **way: exchange(torch.empty(n + 1), torch.ones(n + 1), **way)),
+            ("all_to_all", "negative", lambda **way: exchange(torch.empty(n), torch.ones(n), None, [n + 1, -1] + [0] * (n - 2), **way)),
+        ]
+    if me == 0:
+        calls += [
+            ("gather", f"needs {n} ", lambda **way: dist.gather(three, [torch.empty(3)] * (n + 1), 0, **way)),
+            ("gather", "12 bytes, the input 16", lambda **way: dist.gather(wrong, [torch.empty(3)] * n, 0, **way)),
+            ("scatter", f"needs {n} ", lambda **way: dist.scatter(torch.empty(3), [three] * (n + 1), 0, **way)),
+            ("scatter", "16 bytes, the output 12", lambda **way: dist.scatter(torch.empty(3), [wrong] * n, 0, **way)),
+        ]
+    messages = [("send", "tag", lambda: dist.send(three, (me + 1) % n, tag=-1)),
+                ("send", f"{n}", lambda: dist.send(three, n)),
+                ("recv", f"{n}", lambda: dist.recv(three, n))]
+
+    def check(name, reason, call):
         try:
-            call()
-        except (RuntimeError, ValueError):
-            continue
-        raise AssertionError("wrong arguments were accepted")
-    dist.barrier()  # the group stays usable
+            work = call()
+            if work is not None:
+                work.wait()
+        except RuntimeError as error:
+            for each in ("hmc: ", name, reason, f"rank {me} of {n}"):
+                assert each in str(error), (each, str(error))
+            number = re.search(r"operation (\d+)\]", str(error))
+            assert (number is None) == (name in ("send", "recv")), error
+            return int(number.group(1)) if number else None
+        raise AssertionError(("wrong arguments were accepted", name, reason))
+
+    for name, reason, call in calls:
+        for is_async in (False, True):
+            check(name, reason, lambda: call(async_op=is_async))
+    for each in messages if n > 1 else ():
+        check(*each)
+    before = check(*calls[0])
+    dist.all_reduce(three)
+    equal(three, torch.full((3,), float(n)))
+    assert check(*calls[0]) == before + 1
 
 
 def main():

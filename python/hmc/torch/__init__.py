@@ -68,7 +68,14 @@ def use_windows(model):
         del state
         tensor = bucket.buffer()
         _register.adapter().move(backend, tensor)
-        return _dist.all_reduce(tensor, _dist.ReduceOp.AVG, group, async_op=True).get_future().then(lambda done: done.value()[0])
+        if not bucket.is_last():
+            work = _dist.all_reduce(tensor, _dist.ReduceOp.AVG, group, async_op=True)
+            return work.get_future().then(lambda done: done.value()[0])
+        # Nothing is left to compute at the same time, so this thread executes the exchange.
+        _dist.all_reduce(tensor, _dist.ReduceOp.AVG, group)
+        future = torch.futures.Future()
+        future.set_result(tensor)
+        return future
 
     model.register_comm_hook(None, hook)
 

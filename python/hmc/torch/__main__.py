@@ -1,6 +1,7 @@
 """python -m hmc.torch build: compiles the adapter. python -m hmc.torch PROGRAM [ARGUMENT...]: registers the backend, then
 runs a Python program, for releases of torch that don't find backends themselves."""
 
+import os
 import runpy
 import sys
 
@@ -14,6 +15,9 @@ def main():
 
         print(_build.path())
         return 0
+    if sys.argv[1:] == ["-m"]:
+        print("python -m hmc.torch: the module after -m is missing", file=sys.stderr)
+        return 2
     import hmc.torch  # noqa: F401
 
     del sys.argv[0]
@@ -21,6 +25,7 @@ def main():
         del sys.argv[0]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # as Python does for a program
         runpy.run_path(sys.argv[0], run_name="__main__")
     return 0
 

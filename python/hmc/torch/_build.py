@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -41,18 +42,50 @@ def _compiler():
     raise BuildError(f"no C++20 compiler: {wanted or 'g++, c++ and clang++'} not found; install g++ 11 or newer, or set CXX")
 
 
-def _cache():
+def _folders():
+    """Where an adapter may be."""
     folders = [os.environ.get("HMC_TORCH_CACHE"),
                os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hmc", "torch"),
                os.path.join(tempfile.gettempdir(), f"hmc-torch-{os.getuid()}")]
-    for folder in filter(None, folders):
+    return [each for each in folders if each]
+
+
+def _is_safe(path):
+    """Only this user or root may write there: the process executes what it finds."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return found.st_uid in (0, os.getuid()) and not stat.S_ISLNK(found.st_mode) and not found.st_mode & 0o022
+
+
+def _place(name):
+    """The path of an adapter that is there, also in a folder that can't be written to, or of one to compile."""
+    for folder in map(os.path.realpath, _folders()):
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            if os.access(folder, os.W_OK) and os.stat(folder).st_uid == os.getuid():
-                return folder
         except OSError:
-            pass
-    raise BuildError(f"no folder to write the compiled adapter to: tried {', '.join(filter(None, folders))}; set HMC_TORCH_CACHE")
+            continue
+        path = os.path.join(folder, name)
+        if _is_safe(folder) and (_is_safe(path) or (os.access(folder, os.W_OK) and not os.path.lexists(path))):
+            return path
+    raise BuildError(f"no folder to write the compiled adapter to: tried {', '.join(_folders())}, which this user must own and "
+                     "others must not write to; set HMC_TORCH_CACHE")
+
+
+def _remove_old(folder):
+    """What nothing has used for some months: adapters of other releases, and what killed compilers left."""
+    for each in os.scandir(folder):
+        try:
+            age_s = time.time() - each.stat(follow_symlinks=False).st_mtime
+            if not each.name.startswith(("adapter-", "compile-")) or age_s < 90 * 86400:
+                continue
+            if each.is_dir(follow_symlinks=False):
+                shutil.rmtree(each.path)
+            else:
+                os.unlink(each.path)
+        except OSError:
+            pass  # another process does the same
 
 
 def _cxx_library():
@@ -101,7 +134,9 @@ def _key():
     import torch
 
     parts = [torch.__version__, str(torch.version.git_version), os.path.dirname(torch.__file__), sys.implementation.cache_tag,
-             sysconfig.get_config_var("SOABI") or "", _library(), str(os.stat(_library()).st_mtime_ns)]
+             sysconfig.get_config_var("SOABI") or "", _library()]
+    with open(_library(), "rb") as file:  # not its time, which copies of an installation change
+        parts.append(hashlib.sha256(file.read()).hexdigest())
     for name in (*_torch_sources, *_plain_sources):
         with open(os.path.join(_folder, name), encoding="utf-8") as file:
             parts.append(file.read())
@@ -123,32 +158,41 @@ def _compile(compiler, path):
     start = time.monotonic()
     # One line, on the rank that compiles; the others wait for the lock.
     print(f"hmc.torch: compiling the adapter for torch {torch.__version__} (once, about 30 s)", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as target:
+    with tempfile.TemporaryDirectory(prefix="compile-", dir=os.path.dirname(path)) as target:
         commands, link = _commands(compiler, target)
         _run(commands)
         _run([link])
+        os.chmod(os.path.join(target, "_adapter.so"), 0o755)
         os.rename(os.path.join(target, "_adapter.so"), path)
     print(f"hmc.torch: compiled in {time.monotonic() - start:.0f} s: {path}", file=sys.stderr, flush=True)
 
 
 def path():
     """The compiled adapter; compiles it if necessary."""
-    file = os.path.join(_cache(), f"adapter-{_key()}.so")
+    file = _place(f"adapter-{_key()}.so")
     if not os.path.exists(file):
         with open(file + ".lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not os.path.exists(file):
                 _compile(_compiler(), file)
+        _remove_old(os.path.dirname(file))
+    try:
+        os.utime(file)  # in use
+    except OSError:
+        pass
     return file
 
 
 def load():
-    """The adapter's module."""
+    """The adapter's module. BuildError if it can't be compiled, read or loaded."""
     import torch  # noqa: F401: loads the libraries that the adapter needs
 
-    file = path()
-    loader = importlib.machinery.ExtensionFileLoader("hmc.torch._adapter", file)
-    spec = importlib.util.spec_from_file_location("hmc.torch._adapter", file, loader=loader)
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    try:
+        file = path()
+        loader = importlib.machinery.ExtensionFileLoader("hmc.torch._adapter", file)
+        spec = importlib.util.spec_from_file_location("hmc.torch._adapter", file, loader=loader)
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    except (OSError, ImportError) as error:
+        raise BuildError(f"the adapter for torch can't be written or loaded: {error}") from error
     return module

@@ -8,6 +8,7 @@ doesn't ask these works for `is_completed` or the source of a message. destroy_p
 
 import atexit
 import datetime
+import functools
 import os
 
 import torch
@@ -18,11 +19,6 @@ from hmc import _core
 
 _Base = torch._C._distributed_c10d.Backend
 _open = []  # all backends: torch keeps only their part in C++
-
-
-def is_possible():
-    """True if this torch has backends in Python."""
-    return hasattr(dist.Backend, "_ensure_backend_registered")
 
 
 class _Work(torch._C._distributed_c10d.Work):
@@ -83,6 +79,25 @@ def _op(reduce_op, tensor):
     raise RuntimeError(f"hmc: no reduction {reduce_op} of {tensor.dtype}")
 
 
+def _operation(name, is_message=False):
+    """A method whose errors name the operation, its number in the group, and the rank, as the adapter's do."""
+    def decorate(method):
+        @functools.wraps(method)
+        def call(self, *arguments):
+            number = "" if is_message else f", operation {self._operations + 1}"
+            try:
+                result = method(self, *arguments)
+            except (RuntimeError, ValueError, TypeError) as error:
+                error.args = (f"hmc: {name}{self._context}{number}]: {error}", *error.args[1:])
+                raise
+            self._operations += not is_message
+            return result
+
+        return call
+
+    return decorate
+
+
 class PythonBackend(_Base):
     def __init__(self, options):
         rank, size = options.group_rank, options.group_size
@@ -99,6 +114,8 @@ class PythonBackend(_Base):
                                                options.timeout.total_seconds())
         self._team = self._runtime.world
         self._size = size
+        self._operations = 0
+        self._context = f" [process group '{options.group_id}', rank {rank} of {size}"
         _open.append(self)
 
     def getBackendName(self):
@@ -134,18 +151,20 @@ class PythonBackend(_Base):
 
     # ---- one tensor per rank
 
+    @_operation("broadcast")
     def broadcast(self, tensors, opts):
         plain = _plain(tensors[0])
         return self._run(tensors, [(tensors[0], plain)], lambda: [self._team.ibroadcast(_bytes(plain), opts.rootRank)])
 
-    def allreduce(self, tensors, opts):
-        return self.allreduce_coalesced(tensors, opts)
-
+    @_operation("all_reduce")
     def allreduce_coalesced(self, tensors, opts):
         pairs = [(each, _plain(each)) for each in tensors]
         return self._run(tensors, pairs, lambda: [self._team.iallreduce(_numbers(plain), op=_op(opts.reduceOp, plain))
                                                   for _, plain in pairs])
 
+    allreduce = allreduce_coalesced
+
+    @_operation("reduce")
     def reduce(self, tensors, opts):
         plain = _plain(tensors[0])
         is_root = opts.rootRank == self.rank()
@@ -154,30 +173,43 @@ class PythonBackend(_Base):
         return self._run(tensors, pairs, lambda: [self._team.ireduce(_numbers(plain), out, op=_op(opts.reduceOp, plain),
                                                                     root=opts.rootRank)])
 
+    @_operation("barrier")
     def barrier(self, opts):
         del opts
         return _Work([], [self._team.ibarrier()])
 
     # ---- blocks in one tensor
 
+    @_operation("all_gather_into_tensor")
     def all_gather_single(self, output, input, opts):
-        return self.all_gather_single_coalesced([output], [input], opts)
+        del opts
+        return self._all_gather([output], [input])
 
+    @_operation("all_gather_into_tensor_coalesced")
     def all_gather_single_coalesced(self, outputs, inputs, opts):
         del opts
+        return self._all_gather(outputs, inputs)
+
+    def _all_gather(self, outputs, inputs):
         pairs = [(each, _plain(each)) for each in outputs]
         return self._run(outputs, pairs, lambda: [self._team.iallgather(_bytes(_plain(one)), _bytes(plain))
                                                   for one, (_, plain) in zip(inputs, pairs)])
 
+    @_operation("reduce_scatter_tensor")
     def reduce_scatter_single(self, output, input, opts):
-        return self.reduce_scatter_single_coalesced([output], [input], opts)
+        return self._reduce_scatter([output], [input], opts)
 
+    @_operation("reduce_scatter_tensor_coalesced")
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts):
+        return self._reduce_scatter(outputs, inputs, opts)
+
+    def _reduce_scatter(self, outputs, inputs, opts):
         pairs = [(each, _plain(each)) for each in outputs]
         return self._run(outputs, pairs, lambda: [
             self._team.ireduce_scatter(_numbers(_plain(whole)), _numbers(plain), op=_op(opts.reduceOp, plain))
             for whole, (_, plain) in zip(inputs, pairs)])
 
+    @_operation("all_to_all")
     def all_to_all_single(self, output, input, output_rows, input_rows, opts):
         del opts
         sent, received = _plain(input), _plain(output)
@@ -193,12 +225,14 @@ class PythonBackend(_Base):
 
     # ---- a tensor for each rank
 
+    @_operation("all_gather")
     def allgather(self, outputs, inputs, opts):
         del opts
         plain, out = _plain(inputs[0]), torch.empty(sum(each.nbytes for each in outputs[0]), dtype=torch.uint8)
         counts = [each.nbytes for each in outputs[0]]
         return _Work(outputs[0], [self._team.iallgatherv(_bytes(plain), counts, out=out)], lambda: self._unpack(outputs[0], out))
 
+    @_operation("gather")
     def gather(self, outputs, inputs, opts):
         plain, out = _plain(inputs[0]), None
         if opts.rootRank == self.rank():
@@ -206,17 +240,20 @@ class PythonBackend(_Base):
         return _Work(outputs[0] if outputs else [], [self._team.igather(_bytes(plain), out, opts.rootRank)],
                      lambda: self._unpack(outputs[0], out) if out is not None else None)
 
+    @_operation("scatter")
     def scatter(self, outputs, inputs, opts):
         plain = _plain(outputs[0])
         whole = self._pack(inputs[0]) if opts.rootRank == self.rank() else None
         return self._run(outputs, [(outputs[0], plain)], lambda: [self._team.iscatter(whole, _bytes(plain), opts.rootRank)])
 
+    @_operation("reduce_scatter")
     def reduce_scatter(self, outputs, inputs, opts):
         plain, parts = _plain(outputs[0]), [_numbers(_plain(each)) for each in inputs[0]]
         counts = [each.numel() for each in parts]
         return self._run(outputs, [(outputs[0], plain)], lambda: [
             self._team.ireduce_scatterv(torch.cat(parts), counts, out=_numbers(plain), op=_op(opts.reduceOp, plain))])
 
+    @_operation("all_to_all")
     def alltoall(self, outputs, inputs, opts):
         del opts
         out = torch.empty(sum(each.nbytes for each in outputs), dtype=torch.uint8)
@@ -237,9 +274,11 @@ class PythonBackend(_Base):
 
     # ---- messages
 
+    @_operation("send", is_message=True)
     def send(self, tensors, destination, tag):
         return _Work(tensors, [self._team.isend(_bytes(_plain(tensors[0])), destination, tag)])
 
+    @_operation("recv", is_message=True)
     def recv(self, tensors, source, tag):
         plain = _plain(tensors[0])
         return self._run(tensors, [(tensors[0], plain)], lambda: [self._team.irecv(_bytes(plain), source, tag)])

@@ -13,6 +13,7 @@ _adapter = None
 _has_failed = False
 _registered = False
 _has_warned = False
+_has_end_of_child = False
 
 
 def adapter():
@@ -53,6 +54,10 @@ def _leave_all():
 
 def _at_end_of_child():
     """A child of multiprocessing doesn't run atexit's functions if it was forked."""
+    global _has_end_of_child
+    if _has_end_of_child:
+        return
+    _has_end_of_child = True
     from multiprocessing import util
 
     util.Finalize(None, _leave_all, exitpriority=0)
@@ -66,21 +71,40 @@ def _warn_once(text):
     _has_warned = True
 
 
+def _agree(options, has_adapter):
+    """Whether the group uses the adapter: all of its ranks must. Rank 0 decides, so only ranks whose compiler fails can't join."""
+    if options.group_size == 1:
+        return has_adapter
+    key = "hmc-adapter/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    if options.group_rank == 0:
+        options.store.set(key, b"yes" if has_adapter else b"no")
+        return has_adapter
+    options.store.wait([key], options.timeout)
+    wanted = bytes(options.store.get(key)) == b"yes"
+    if wanted and not has_adapter:
+        raise RuntimeError(f"hmc.torch: rank {options.group_rank} has no compiled adapter, but rank 0 has; compile it on all machines: "
+                           "python -m hmc.torch build")
+    return wanted
+
+
 def create_as(name, options):
     """The backend of a group; `name` is what it says it is."""
     import multiprocessing
 
     from hmc.torch import _build
 
+    has_python = hasattr(dist.Backend, "_ensure_backend_registered")  # 2.14: backends in Python
     try:
         module = adapter()
     except _build.BuildError as error:
+        if not has_python:
+            raise
+        module, why = None, error
+    if has_python and not _agree(options, module is not None):
         from hmc.torch import _python
 
-        if not _python.is_possible():
-            raise
-        _warn_once(f"hmc.torch: {error}\nThe backend in Python is used instead. It is slower and has fewer operations: "
-                   "help(hmc.torch._python)")
+        _warn_once(f"hmc.torch: {why if module is None else 'rank 0 has no compiled adapter'}\nThe backend in Python is used instead. "
+                   "It is slower and has fewer operations: help(hmc.torch._python)")
         return _python.PythonBackend(options)
     if multiprocessing.parent_process() is not None:
         _at_end_of_child()

@@ -42,9 +42,9 @@ template <typename Call> bool is_async(const Call& opts) {
     return true;
 }
 
-void require_same_type(const at::Tensor& a, const at::Tensor& b, const char* operation) {
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "hmc: ", operation, ": the input's type is ", b.scalar_type(),
-              ", the output's ", a.scalar_type());
+void require_same_type(const at::Tensor& a, const at::Tensor& b, const Caller& caller) {
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), caller, "the input's type is ", b.scalar_type(), ", the output's ",
+              a.scalar_type());
 }
 
 bool are_equal(const std::vector<std::size_t>& sizes) {
@@ -84,7 +84,9 @@ void reduce_scatter_plain(Team& team, const void* in, const at::Tensor& output, 
     scaled = how.premultiplied(input);
     in = scaled.data_ptr();
   }
-  team.reduce_scatter(in, output.data_ptr(), how.count(output), how.element.type, how.op);
+  const Apart result(in, input.nbytes(), output.data_ptr(), output.nbytes());
+  team.reduce_scatter(in, result.data(), how.count(output), how.element.type, how.op);
+  result.store();
 }
 
 /// Sum of sparse tensors: all ranks get all indices and values.
@@ -186,9 +188,10 @@ Handle HmcBackend::start(const char* name, c10d::OpType type, const Call& opts, 
 }
 
 Handle HmcBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opts) {
-  const at::Tensor& tensor = single(tensors, "broadcast");
+  const Caller caller = from("broadcast");
+  const at::Tensor& tensor = single(tensors, caller);
   const int root = static_cast<int>(opts.rootRank);
-  Plain memory(tensor, root == rank_ ? Use::in : Use::out, "broadcast");
+  Plain memory(tensor, root == rank_ ? Use::in : Use::out, caller);
   const std::size_t bytes = memory.bytes();
   return start("broadcast", c10d::OpType::BROADCAST, opts, bytes, tensors, tensors,
                [memory = std::move(memory), root](Team& team) {
@@ -198,10 +201,11 @@ Handle HmcBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& opt
 }
 
 Handle HmcBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  const at::Tensor& tensor = single(tensors, "all_reduce");
+  const Caller caller = from("all_reduce");
+  const at::Tensor& tensor = single(tensors, caller);
   if (tensor.layout() != c10::kStrided) return allreduce_sparse(tensors, opts);
-  How how(opts.reduceOp, tensor, "all_reduce");
-  Plain memory(tensor, Use::in_out, "all_reduce");
+  How how(opts.reduceOp, tensor, caller);
+  Plain memory(tensor, Use::in_out, caller);
   const std::size_t bytes = memory.bytes();
   return start("all_reduce", c10d::OpType::ALLREDUCE, opts, bytes, tensors, tensors,
                [memory = std::move(memory), how = std::move(how), devices = devices_](Team& team) {
@@ -210,24 +214,25 @@ Handle HmcBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& opt
 }
 
 Handle HmcBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& opts) {
-  const at::Tensor& tensor = single(tensors, "all_reduce");
+  const Caller caller = from("all_reduce");
+  const at::Tensor& tensor = single(tensors, caller);
   if (tensor.layout() == c10::kStrided) return allreduce(tensors, opts);
-  TORCH_CHECK(tensor.layout() == c10::kSparse && tensor.device().is_cpu() && opts.reduceOp.op_ == RedOp::SUM,
-              "hmc: all_reduce of sparse tensors is for COO tensors on the CPU and ReduceOp.SUM");
+  TORCH_CHECK(tensor.layout() == c10::kSparse && tensor.device().is_cpu() && opts.reduceOp.op_ == RedOp::SUM, caller,
+              "sparse tensors must be COO tensors on the CPU, and the reduction SUM");
   return start("all_reduce", c10d::OpType::ALLREDUCE, opts, large_bytes, tensors, tensors,
                [tensor](Team& team) { allreduce_sparse_tensor(team, tensor); });
 }
 
 Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) {
-  TORCH_CHECK(!tensors.empty(), "hmc: all_reduce_coalesced needs at least one tensor");
-  for (const at::Tensor& each : tensors)
-    TORCH_CHECK(each.layout() == c10::kStrided, "hmc: all_reduce_coalesced needs dense tensors");
+  const Caller caller = from("all_reduce_coalesced");
+  TORCH_CHECK(!tensors.empty(), caller, "needs at least one tensor");
+  for (const at::Tensor& each : tensors) TORCH_CHECK(each.layout() == c10::kStrided, caller, "needs dense tensors");
   const std::size_t bytes = bytes_of(tensors);
   const bool same = std::all_of(tensors.begin(), tensors.end(),
                                 [&](const at::Tensor& each) { return each.scalar_type() == tensors[0].scalar_type(); });
-  const How how(opts.reduceOp, tensors[0], "all_reduce_coalesced");
+  const How how(opts.reduceOp, tensors[0], caller);
   if (same && bytes <= coalesced_bytes && !how.premultiplier && !DeviceWindow::suits(tensors[0])) {
-    PlainList memory(tensors, Use::in_out, "all_reduce_coalesced");
+    PlainList memory(tensors, Use::in_out, caller);
     return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
                  [memory = std::move(memory), how](Team& team) {
                    team.allreduce(memory.data(), memory.data(), memory.bytes() / size_of(how.element.type),
@@ -237,8 +242,7 @@ Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCo
   }
   std::vector<std::pair<Plain, How>> parts;
   for (const at::Tensor& each : tensors)
-    parts.emplace_back(Plain(each, Use::in_out, "all_reduce_coalesced"),
-                       How(opts.reduceOp, each, "all_reduce_coalesced"));
+    parts.emplace_back(Plain(each, Use::in_out, caller), How(opts.reduceOp, each, caller));
   return start("all_reduce", c10d::OpType::ALLREDUCE_COALESCED, opts, bytes, tensors, tensors,
                [parts = std::move(parts), devices = devices_](Team& team) {
                  for (const auto& [memory, how] : parts) allreduce_tensor(team, *devices, memory, how);
@@ -246,10 +250,11 @@ Handle HmcBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCo
 }
 
 Handle HmcBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
-  const at::Tensor& tensor = single(tensors, "reduce");
+  const Caller caller = from("reduce");
+  const at::Tensor& tensor = single(tensors, caller);
   const int root = static_cast<int>(opts.rootRank);
-  How how(opts.reduceOp, tensor, "reduce");
-  Plain memory(tensor, root == rank_ ? Use::in_out : Use::in, "reduce");
+  How how(opts.reduceOp, tensor, caller);
+  Plain memory(tensor, root == rank_ ? Use::in_out : Use::in, caller);
   const std::size_t bytes = memory.bytes();
   return start("reduce", c10d::OpType::REDUCE, opts, bytes, tensors, tensors,
                [memory = std::move(memory), how = std::move(how), root](Team& team) {
@@ -266,15 +271,16 @@ Handle HmcBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& opts) {
 }
 
 Handle HmcBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  const Tensors& list = single(outputs, "all_gather");
-  const at::Tensor& input = single(inputs, "all_gather");
-  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: all_gather needs ", size_,
+  const Caller caller = from("all_gather");
+  const Tensors& list = single(outputs, caller);
+  const at::Tensor& input = single(inputs, caller);
+  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), caller, "needs ", size_,
               " output tensors, one per rank, not ", list.size());
-  for (const at::Tensor& each : list) require_same_type(each, input, "all_gather");
-  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].nbytes() == input.nbytes(), "hmc: all_gather: rank ", rank_,
+  for (const at::Tensor& each : list) require_same_type(each, input, caller);
+  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].nbytes() == input.nbytes(), caller, "rank ", rank_,
               "'s output has ", list[static_cast<std::size_t>(rank_)].nbytes(), " bytes, its input ", input.nbytes());
-  Plain in(input, Use::in, "all_gather");
-  PlainList out(list, Use::out, "all_gather");
+  Plain in(input, Use::in, caller);
+  PlainList out(list, Use::out, caller);
   const std::size_t bytes = out.bytes();
   return start("all_gather", c10d::OpType::ALLGATHER, opts, bytes, inputs, list,
                [in = std::move(in), out = std::move(out)](Team& team) {
@@ -287,10 +293,11 @@ Handle HmcBackend::allgather(TensorLists& outputs, Tensors& inputs, const c10d::
 }
 
 Handle HmcBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& opts) {
-  require_same_type(output, input, "all_gather_into_tensor");
-  TORCH_CHECK(output.numel() == input.numel() * size_, "hmc: all_gather_into_tensor: the output has ", output.numel(),
+  const Caller caller = from("all_gather_into_tensor");
+  require_same_type(output, input, caller);
+  TORCH_CHECK(output.numel() == input.numel() * size_, caller, "the output has ", output.numel(),
               " elements; it needs ", size_, " * ", input.numel());
-  Plain in(input, Use::in, "all_gather_into_tensor"), out(output, Use::out, "all_gather_into_tensor");
+  Plain in(input, Use::in, caller), out(output, Use::out, caller);
   const std::size_t bytes = out.bytes();
   return start("_all_gather_base", c10d::OpType::_ALLGATHER_BASE, opts, bytes, {input}, {output},
                [in = std::move(in), out = std::move(out)](Team& team) {
@@ -300,19 +307,20 @@ Handle HmcBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const 
 }
 
 Handle HmcBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& opts) {
-  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(size_), "hmc: all_gather_coalesced needs ", size_,
+  const Caller caller = from("all_gather_coalesced");
+  TORCH_CHECK(outputs.size() == static_cast<std::size_t>(size_), caller, "needs ", size_,
               " output lists, one per rank, not ", outputs.size());
   Tensors all;
   for (const Tensors& each : outputs) {
-    TORCH_CHECK(each.size() == inputs.size(), "hmc: all_gather_coalesced: an output list has ", each.size(),
-                " tensors, the input ", inputs.size());
+    TORCH_CHECK(each.size() == inputs.size(), caller, "an output list has ", each.size(), " tensors, the input ",
+                inputs.size());
     for (std::size_t i = 0; i < each.size(); ++i)
-      TORCH_CHECK(each[i].nbytes() == inputs[i].nbytes() && each[i].scalar_type() == inputs[i].scalar_type(),
-                  "hmc: all_gather_coalesced: output ", i, " has another size or type than the input");
+      TORCH_CHECK(each[i].nbytes() == inputs[i].nbytes() && each[i].scalar_type() == inputs[i].scalar_type(), caller,
+                  "output ", i, " has another size or type than the input");
     all.insert(all.end(), each.begin(), each.end());
   }
-  PlainList in(inputs, Use::in, "all_gather_coalesced");
-  PlainList out(all, Use::out, "all_gather_coalesced");
+  PlainList in(inputs, Use::in, caller);
+  PlainList out(all, Use::out, caller);
   const std::size_t bytes = out.bytes();
   return start("all_gather", c10d::OpType::ALLGATHER_COALESCED, opts, bytes, inputs, all,
                [in = std::move(in), out = std::move(out)](Team& team) {
@@ -323,15 +331,14 @@ Handle HmcBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs, co
 
 Handle HmcBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                    const c10d::AllgatherOptions& opts) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "hmc: all_gather_into_tensor_coalesced: ", inputs.size(), " inputs, ",
-              outputs.size(), " outputs");
+  const Caller caller = from("all_gather_into_tensor_coalesced");
+  TORCH_CHECK(outputs.size() == inputs.size(), caller, inputs.size(), " inputs, ", outputs.size(), " outputs");
   std::vector<std::pair<Plain, Plain>> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    require_same_type(outputs[i], inputs[i], "all_gather_into_tensor_coalesced");
-    TORCH_CHECK(outputs[i].numel() == inputs[i].numel() * size_, "hmc: all_gather_into_tensor_coalesced: output ", i,
-                " has ", outputs[i].numel(), " elements; it needs ", size_, " * ", inputs[i].numel());
-    parts.emplace_back(Plain(inputs[i], Use::in, "all_gather_into_tensor_coalesced"),
-                       Plain(outputs[i], Use::out, "all_gather_into_tensor_coalesced"));
+    require_same_type(outputs[i], inputs[i], caller);
+    TORCH_CHECK(outputs[i].numel() == inputs[i].numel() * size_, caller, "output ", i, " has ", outputs[i].numel(),
+                " elements; it needs ", size_, " * ", inputs[i].numel());
+    parts.emplace_back(Plain(inputs[i], Use::in, caller), Plain(outputs[i], Use::out, caller));
   }
   return start("all_gather", c10d::OpType::ALLGATHER_COALESCED, opts, bytes_of(outputs), inputs, outputs,
                [parts = std::move(parts)](Team& team) {
@@ -343,23 +350,24 @@ Handle HmcBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& in
 }
 
 Handle HmcBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& opts) {
-  const at::Tensor& input = single(inputs, "gather");
+  const Caller caller = from("gather");
+  const at::Tensor& input = single(inputs, caller);
   const int root = static_cast<int>(opts.rootRank);
   Tensors list;
   if (root == rank_) {
-    list = single(outputs, "gather");
-    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: gather needs ", size_,
+    list = single(outputs, caller);
+    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), caller, "needs ", size_,
                 " output tensors on the root, one per rank, not ", list.size());
     for (const at::Tensor& each : list) {
-      require_same_type(each, input, "gather");
-      TORCH_CHECK(each.nbytes() == input.nbytes(), "hmc: gather: an output tensor has ", each.nbytes(),
-                  " bytes, the input ", input.nbytes());
+      require_same_type(each, input, caller);
+      TORCH_CHECK(each.nbytes() == input.nbytes(), caller, "an output tensor has ", each.nbytes(), " bytes, the input ",
+                  input.nbytes());
     }
   } else {
-    TORCH_CHECK(outputs.empty() || outputs[0].empty(), "hmc: gather: only the root has output tensors");
+    TORCH_CHECK(outputs.empty() || outputs[0].empty(), caller, "only the root has output tensors");
   }
-  Plain in(input, Use::in, "gather");
-  PlainList out(list, Use::out, "gather");
+  Plain in(input, Use::in, caller);
+  PlainList out(list, Use::out, caller);
   const std::size_t bytes = in.bytes() * static_cast<std::size_t>(size_);
   return start("gather", c10d::OpType::GATHER, opts, bytes, inputs, list,
                [in = std::move(in), out = std::move(out), root](Team& team) {
@@ -369,13 +377,14 @@ Handle HmcBackend::gather(TensorLists& outputs, Tensors& inputs, const c10d::Gat
 }
 
 Handle HmcBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, const c10d::GatherOptions& opts) {
+  const Caller caller = from("gather_into_tensor");
   const int root = static_cast<int>(opts.rootRank);
-  Plain in(input, Use::in, "gather_into_tensor"), out;
+  Plain in(input, Use::in, caller), out;
   if (root == rank_) {
-    require_same_type(output, input, "gather_into_tensor");
-    TORCH_CHECK(output.numel() == input.numel() * size_, "hmc: gather_into_tensor: the output has ", output.numel(),
+    require_same_type(output, input, caller);
+    TORCH_CHECK(output.numel() == input.numel() * size_, caller, "the output has ", output.numel(),
                 " elements; it needs ", size_, " * ", input.numel());
-    out = Plain(output, Use::out, "gather_into_tensor");
+    out = Plain(output, Use::out, caller);
   }
   const std::size_t bytes = in.bytes() * static_cast<std::size_t>(size_);
   return start("gather", c10d::OpType::GATHER, opts, bytes, {input}, {output},
@@ -387,23 +396,24 @@ Handle HmcBackend::gather_into_tensor(at::Tensor& output, at::Tensor& input, con
 }
 
 Handle HmcBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& opts) {
-  const at::Tensor& output = single(outputs, "scatter");
+  const Caller caller = from("scatter");
+  const at::Tensor& output = single(outputs, caller);
   const int root = static_cast<int>(opts.rootRank);
   Tensors list;
   if (root == rank_) {
-    list = single(inputs, "scatter");
-    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: scatter needs ", size_,
+    list = single(inputs, caller);
+    TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), caller, "needs ", size_,
                 " input tensors on the root, one per rank, not ", list.size());
     for (const at::Tensor& each : list) {
-      require_same_type(output, each, "scatter");
-      TORCH_CHECK(each.nbytes() == output.nbytes(), "hmc: scatter: an input tensor has ", each.nbytes(),
+      require_same_type(output, each, caller);
+      TORCH_CHECK(each.nbytes() == output.nbytes(), caller, "an input tensor has ", each.nbytes(),
                   " bytes, the output ", output.nbytes());
     }
   } else {
-    TORCH_CHECK(inputs.empty() || inputs[0].empty(), "hmc: scatter: only the root has input tensors");
+    TORCH_CHECK(inputs.empty() || inputs[0].empty(), caller, "only the root has input tensors");
   }
-  Plain out(output, Use::out, "scatter");
-  PlainList in(list, Use::in, "scatter");
+  Plain out(output, Use::out, caller);
+  PlainList in(list, Use::in, caller);
   const std::size_t bytes = out.bytes() * static_cast<std::size_t>(size_);
   return start("scatter", c10d::OpType::SCATTER, opts, bytes, list, outputs,
                [in = std::move(in), out = std::move(out), root](Team& team) {
@@ -413,16 +423,17 @@ Handle HmcBackend::scatter(Tensors& outputs, TensorLists& inputs, const c10d::Sc
 }
 
 Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& opts) {
-  const at::Tensor& output = single(outputs, "reduce_scatter");
-  const Tensors& list = single(inputs, "reduce_scatter");
-  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), "hmc: reduce_scatter needs ", size_,
+  const Caller caller = from("reduce_scatter");
+  const at::Tensor& output = single(outputs, caller);
+  const Tensors& list = single(inputs, caller);
+  TORCH_CHECK(list.size() == static_cast<std::size_t>(size_), caller, "needs ", size_,
               " input tensors, one per rank, not ", list.size());
-  How how(opts.reduceOp, output, "reduce_scatter");
-  for (const at::Tensor& each : list) require_same_type(output, each, "reduce_scatter");
-  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].numel() == output.numel(), "hmc: reduce_scatter: input ", rank_,
-              " has ", list[static_cast<std::size_t>(rank_)].numel(), " elements, the output ", output.numel());
-  PlainList in(list, Use::in, "reduce_scatter");
-  Plain out(output, Use::out, "reduce_scatter");
+  How how(opts.reduceOp, output, caller);
+  for (const at::Tensor& each : list) require_same_type(output, each, caller);
+  TORCH_CHECK(list[static_cast<std::size_t>(rank_)].numel() == output.numel(), caller, "input ", rank_, " has ",
+              list[static_cast<std::size_t>(rank_)].numel(), " elements, the output ", output.numel());
+  PlainList in(list, Use::in, caller);
+  Plain out(output, Use::out, caller);
   const std::size_t bytes = in.bytes();
   return start("reduce_scatter", c10d::OpType::REDUCE_SCATTER, opts, bytes, list, outputs,
                [in = std::move(in), out = std::move(out), how = std::move(how)](Team& team) {
@@ -434,13 +445,15 @@ Handle HmcBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs, const c
                    scaled = how.premultiplied(at::from_blob(in.data(), {count}, like.options()));
                    data = scaled.data_ptr();
                  }
+                 const Apart result(data, in.bytes(), out.data(), out.bytes());
                  if (are_equal(in.sizes())) {
-                   team.reduce_scatter(data, out.data(), how.count(out.tensor()), how.element.type, how.op);
+                   team.reduce_scatter(data, result.data(), how.count(out.tensor()), how.element.type, how.op);
                  } else {
                    std::vector<std::size_t> counts;
                    for (const std::size_t each : in.sizes()) counts.push_back(each / size_of(how.element.type));
-                   team.reduce_scatterv(data, out.data(), counts, how.element.type, how.op);
+                   team.reduce_scatterv(data, result.data(), counts, how.element.type, how.op);
                  }
+                 result.store();
                  out.store();
                });
 }
@@ -452,20 +465,19 @@ Handle HmcBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, c
 
 Handle HmcBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                    const c10d::ReduceScatterOptions& opts) {
-  TORCH_CHECK(outputs.size() == inputs.size(), "hmc: reduce_scatter_tensor: ", inputs.size(), " inputs, ",
-              outputs.size(), " outputs");
+  const Caller caller = from("reduce_scatter_tensor");
+  TORCH_CHECK(outputs.size() == inputs.size(), caller, inputs.size(), " inputs, ", outputs.size(), " outputs");
   struct Part {
     Plain in, out;
     How how;
   };
   std::vector<Part> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    require_same_type(outputs[i], inputs[i], "reduce_scatter_tensor");
-    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_, "hmc: reduce_scatter_tensor: the input has ",
-                inputs[i].numel(), " elements; it needs ", size_, " * ", outputs[i].numel());
-    parts.push_back({Plain(inputs[i], Use::in, "reduce_scatter_tensor"),
-                     Plain(outputs[i], Use::out, "reduce_scatter_tensor"),
-                     How(opts.reduceOp, outputs[i], "reduce_scatter_tensor")});
+    require_same_type(outputs[i], inputs[i], caller);
+    TORCH_CHECK(inputs[i].numel() == outputs[i].numel() * size_, caller, "the input has ", inputs[i].numel(),
+                " elements; it needs ", size_, " * ", outputs[i].numel());
+    parts.push_back({Plain(inputs[i], Use::in, caller), Plain(outputs[i], Use::out, caller),
+                     How(opts.reduceOp, outputs[i], caller)});
   }
   return start("_reduce_scatter_base", c10d::OpType::_REDUCE_SCATTER_BASE, opts, bytes_of(inputs), inputs, outputs,
                [parts = std::move(parts)](Team& team) {
@@ -481,18 +493,19 @@ namespace {
 
 /// The bytes per rank: `rows` of the tensor's first dimension, or equal parts.
 std::vector<std::size_t> block_bytes(const at::Tensor& tensor, const std::vector<std::int64_t>& rows, int ranks,
-                                     const char* what) {
+                                     const Caller& caller, const char* what) {
   const auto all = static_cast<std::size_t>(ranks);
   const std::int64_t length = tensor.dim() == 0 ? 1 : tensor.size(0);
   if (rows.empty()) {
-    TORCH_CHECK(length % ranks == 0, "hmc: all_to_all: the ", what, "'s first dimension, ", length,
-                ", can't be divided by ", ranks, " ranks");
+    TORCH_CHECK(length % ranks == 0, caller, "the ", what, "'s first dimension, ", length, ", can't be divided by ",
+                ranks, " ranks");
     return std::vector<std::size_t>(all, tensor.nbytes() / all);
   }
-  TORCH_CHECK(rows.size() == all, "hmc: all_to_all: ", rows.size(), " ", what, " splits for ", ranks, " ranks");
+  TORCH_CHECK(rows.size() == all, caller, rows.size(), " ", what, " splits for ", ranks, " ranks");
   const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  TORCH_CHECK(sum == length, "hmc: all_to_all: the ", what, " splits sum to ", sum, ", its first dimension is ",
-              length);
+  TORCH_CHECK(sum == length, caller, "the ", what, " splits sum to ", sum, ", its first dimension is ", length);
+  TORCH_CHECK(std::all_of(rows.begin(), rows.end(), [](std::int64_t each) { return each >= 0; }), caller, "the ", what,
+              " splits have a negative number");
   const std::size_t row = length == 0 ? 0 : tensor.nbytes() / static_cast<std::size_t>(length);
   std::vector<std::size_t> bytes;
   for (const std::int64_t each : rows) bytes.push_back(static_cast<std::size_t>(each) * row);
@@ -503,30 +516,36 @@ std::vector<std::size_t> block_bytes(const at::Tensor& tensor, const std::vector
 
 Handle HmcBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_rows,
                                  std::vector<std::int64_t>& input_rows, const c10d::AllToAllOptions& opts) {
-  require_same_type(output, input, "all_to_all");
-  std::vector<std::size_t> sent = block_bytes(input, input_rows, size_, "input");
-  std::vector<std::size_t> received = block_bytes(output, output_rows, size_, "output");
-  Plain in(input, Use::in, "all_to_all"), out(output, Use::out, "all_to_all");
+  const Caller caller = from("all_to_all");
+  require_same_type(output, input, caller);
+  std::vector<std::size_t> sent = block_bytes(input, input_rows, size_, caller, "input");
+  std::vector<std::size_t> received = block_bytes(output, output_rows, size_, caller, "output");
+  Plain in(input, Use::in, caller), out(output, Use::out, caller);
   const std::size_t bytes = in.bytes();
   // Always the form with counts: the ranks must make the same call, and one rank may have no splits where others do.
   return start(
       "all_to_all", c10d::OpType::ALLTOALL_BASE, opts, bytes, {input}, {output},
       [in = std::move(in), out = std::move(out), sent = std::move(sent), received = std::move(received)](Team& team) {
-        team.alltoallv(in.data(), sent, {}, out.data(), received, {});
+        const Apart result(in.data(), in.bytes(), out.data(), out.bytes());
+        team.alltoallv(in.data(), sent, {}, result.data(), received, {});
+        result.store();
         out.store();
       });
 }
 
 Handle HmcBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& opts) {
+  const Caller caller = from("all_to_all");
   const auto ranks = static_cast<std::size_t>(size_);
-  TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, "hmc: all_to_all needs ", ranks,
+  TORCH_CHECK(inputs.size() == ranks && outputs.size() == ranks, caller, "needs ", ranks,
               " input and output tensors, not ", inputs.size(), " and ", outputs.size());
-  for (std::size_t i = 0; i < ranks; ++i) require_same_type(outputs[i], inputs[i], "all_to_all");
-  PlainList in(inputs, Use::in, "all_to_all"), out(outputs, Use::out, "all_to_all");
+  for (std::size_t i = 0; i < ranks; ++i) require_same_type(outputs[i], inputs[i], caller);
+  PlainList in(inputs, Use::in, caller), out(outputs, Use::out, caller);
   const std::size_t bytes = in.bytes();
   return start("all_to_all", c10d::OpType::ALLTOALL, opts, bytes, inputs, outputs,
                [in = std::move(in), out = std::move(out)](Team& team) {
-                 team.alltoallv(in.data(), in.sizes(), {}, out.data(), out.sizes(), {});
+                 const Apart result(in.data(), in.bytes(), out.data(), out.bytes());
+                 team.alltoallv(in.data(), in.sizes(), {}, result.data(), out.sizes(), {});
+                 result.store();
                  out.store();
                });
 }
@@ -538,7 +557,7 @@ Handle HmcBackend::barrier(const c10d::BarrierOptions& opts) {
 // ---- memory in windows
 
 at::Tensor HmcBackend::empty(const std::vector<std::int64_t>& sizes, const at::TensorOptions& options) {
-  TORCH_CHECK(options.device().is_cpu(), "hmc: only tensors in host memory can be in a window");
+  TORCH_CHECK(options.device().is_cpu(), from("empty"), "only tensors in host memory can be in a window");
   std::int64_t count = 1;
   for (const std::int64_t each : sizes) count *= each;
   const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();

@@ -33,12 +33,12 @@ using Handle = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
-inline at::Tensor& single(Tensors& tensors, const char* operation) {
-  TORCH_CHECK(tensors.size() == 1, "hmc: ", operation, " needs one tensor per rank, not ", tensors.size());
+inline at::Tensor& single(Tensors& tensors, const Caller& caller) {
+  TORCH_CHECK(tensors.size() == 1, caller, "needs one tensor per rank, not ", tensors.size());
   return tensors[0];
 }
-inline const Tensors& single(const TensorLists& lists, const char* operation) {
-  TORCH_CHECK(lists.size() == 1, "hmc: ", operation, " needs one list of tensors per rank, not ", lists.size());
+inline const Tensors& single(const TensorLists& lists, const Caller& caller) {
+  TORCH_CHECK(lists.size() == 1, caller, "needs one list of tensors per rank, not ", lists.size());
   return lists[0];
 }
 
@@ -106,6 +106,8 @@ class HmcBackend final : public Base {
                Tensors outputs, std::function<void(Team&)> body);
   Handle message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type);
   c10::DataPtr pooled(std::size_t bytes);
+  /// For the checks of a collective's arguments, before start() gives it this number.
+  Caller from(const char* name) const { return {name, *context_, sequence_.load(std::memory_order_relaxed) + 1}; }
   Milliseconds timeout_of(Milliseconds timeout) const;
   const char* title(const char* name);
   Milliseconds default_timeout() const {

@@ -82,6 +82,10 @@ class DeviceWindow {
   bool prepare(Team& team, const at::Tensor& tensor) {
     const std::size_t wanted = std::min(std::bit_ceil(tensor.nbytes()), most);
     if (is_refused_) return false;
+    // A rank may use several devices in turn. Then its tensor isn't on the window's device, and all use host memory.
+    std::int32_t is_same = bytes_ == 0 || device_ == tensor.device() ? 1 : 0;
+    team.allreduce(&is_same, &is_same, 1, DType::i32, Op::min);
+    if (is_same == 0) return false;
     if (bytes_ >= wanted) return true;
     std::int32_t has_memory = 0;
     std::unique_ptr<ConnBuffer> memory;
@@ -97,12 +101,14 @@ class DeviceWindow {
     retired_->add(std::exchange(window_, Window()));
     window_ = Window::create(team, *memory);
     bytes_ = wanted;
+    device_ = tensor.device();
     return true;
   }
 
   std::shared_ptr<RetiredWindows> retired_;
   Window window_;
   std::size_t bytes_ = 0;
+  c10::Device device_{c10::kCPU};
   bool is_refused_ = false;
 };
 

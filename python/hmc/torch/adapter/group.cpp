@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "group_state.hpp"
@@ -7,8 +8,9 @@ namespace hmc::torch_adapter {
 
 namespace {
 
-// The worker executes a small operation if no thread has waited for it for this time. While operations are posted, it
-// looks that often without being notified, because a notification costs the caller more than a small operation.
+// The worker executes a small operation if no thread has waited for it for this time. While small operations are
+// posted, it looks that often without being notified, because a notification costs the caller more than a small
+// operation. Of large ones it is notified: looks would disturb the computation between them.
 constexpr std::chrono::microseconds worker_delay{200};
 constexpr std::chrono::milliseconds worker_dozes{50};
 constexpr std::chrono::nanoseconds no_limit{std::chrono::seconds{100'000'000}};
@@ -243,7 +245,7 @@ void Group::State::work() {
 /// With the lock. Executes the queue. Returns true when the group is to be closed, and false when another thread has
 /// become the worker.
 bool Group::State::serve(std::unique_lock<std::mutex>& lock) {
-  Clock::time_point last = Clock::now();  // the last time when there was an operation
+  Clock::time_point last = Clock::now();  // the last time when there was a small operation
   for (;;) {
     const Clock::time_point now = Clock::now();
     if (!queue.empty() && !busy) {
@@ -254,8 +256,9 @@ bool Group::State::serve(std::unique_lock<std::mutex>& lock) {
         queue.pop_front();
         if (queue.empty()) urgent = false;
         busy = true;
+        const bool was_large = first->is_large;
         if (!execute(std::move(first), lock, true)) return false;
-        last = Clock::now();
+        last = was_large ? Clock::time_point{} : Clock::now();
       } else {
         posted.wait_until(lock, begin);
       }
@@ -311,7 +314,10 @@ void Group::State::close() {
     const std::lock_guard last(end);
     messages.reset();
     collectives.reset();
+    const std::lock_guard given(given_lock);
     dropped.swap(adopted);  // the others are ended by look()
+    std::move(given_adopted.begin(), given_adopted.end(), std::back_inserter(dropped));
+    given_adopted.clear();
   }
   dropped.clear();
   kept.reset();
@@ -345,7 +351,9 @@ void Group::set_poll(void (*with)()) noexcept { poll = with; }
 
 int Group::open_groups() noexcept {
   const std::lock_guard lock(registry().mutex);
-  return static_cast<int>(registry().open.size());
+  return static_cast<int>(std::count_if(registry().open.begin(), registry().open.end(), [](const auto& each) {
+    return static_cast<State*>(each.get())->process == ::getpid();
+  }));
 }
 
 namespace {
@@ -358,7 +366,7 @@ std::vector<std::shared_ptr<void>> open_states() {
 void Group::leave_all(Milliseconds timeout) noexcept {
   for (const auto& each : open_states()) {
     auto* const state = static_cast<State*>(each.get());
-    if (state->process != ::getpid()) return;
+    if (state->process != ::getpid()) continue;  // inherited by fork()
     const std::lock_guard lock(state->mutex);
     if (std::exchange(state->leaving, true)) continue;
     state->wake_worker();
@@ -366,13 +374,16 @@ void Group::leave_all(Milliseconds timeout) noexcept {
   }
   Registry& all = registry();
   std::unique_lock lock(all.mutex);
-  all.changed.wait_for(lock, timeout, [&] { return all.open.empty(); });
+  all.changed.wait_for(lock, timeout, [&] {
+    return std::none_of(all.open.begin(), all.open.end(),
+                        [](const auto& each) { return static_cast<State*>(each.get())->process == ::getpid(); });
+  });
 }
 
 void Group::abort_all(const char* why) noexcept {
   for (const auto& each : open_states()) {
     auto* const state = static_cast<State*>(each.get());
-    if (state->process != ::getpid()) return;
+    if (state->process != ::getpid()) continue;  // inherited by fork()
     const std::lock_guard lock(state->end);
     if (state->collectives) state->collectives->abort(1, why);
     if (state->messages) state->messages->abort(1, why);

@@ -81,7 +81,8 @@ struct Message {
   Request request;
   bool is_receive = false;
   bool is_complete = false;
-  Clock::time_point deadline;  ///< of a message that is watched
+  std::atomic<bool> is_in_use{false};  ///< complete by a timeout or a cancel, but the buffer is still in use
+  std::atomic<bool> is_polled{false};  ///< the worker looks at it, because test() couldn't
 };
 
 /// Windows whose tensors have ended. They are freed between two collectives, or when the group's Runtimes are closed.
@@ -158,11 +159,13 @@ class Group {
   /// Starts the message. Throws Failure.
   void send(const std::shared_ptr<Message>& message, const void* data, int destination, int tag);
   void receive(const std::shared_ptr<Message>& message, void* data, int source, int tag);
+  /// Never blocks: the caller may hold the lock of Python's interpreter.
   bool test(const std::shared_ptr<Message>& message);
   bool wait(const std::shared_ptr<Message>& message, Milliseconds timeout);
-  /// The worker completes the message without a call of wait(), at the latest after the message's timeout.
+  /// The worker completes the message without a call of wait(), at the latest after the message's timeout. Never
+  /// blocks.
   void watch(std::shared_ptr<Message> message);
-  /// Keeps a message that the program dropped until it is complete.
+  /// Keeps a message that the program dropped until it is complete. Never blocks.
   void adopt(std::shared_ptr<Message> message);
 
   /// Ends a receive that no message has matched.

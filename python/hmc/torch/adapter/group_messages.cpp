@@ -50,7 +50,7 @@ bool Group::State::look(const std::shared_ptr<Message>& message, Timeout timeout
     finish(message, nullptr);
   } catch (const hmc::Error& error) {
     if (error.code() == Code::timeout && timeout != Timeout::zero()) return false;
-    note(error);
+    if (error.code() != Code::mismatch) note(error);  // a message that is too long: the ranks can go on
     finish(message, std::make_exception_ptr(as_failure(error)));
   } catch (const Failure&) {
     finish(message, std::current_exception());
@@ -58,22 +58,52 @@ bool Group::State::look(const std::shared_ptr<Message>& message, Timeout timeout
   return true;
 }
 
-/// With messages_lock. The adopted messages that are complete: the caller releases them without the lock.
+/// With messages_lock. True if the buffer isn't in use any more.
+bool Group::State::is_over(const std::shared_ptr<Message>& message) {
+  if (!message->is_complete) return look(message, Timeout::zero());
+  if (!message->is_in_use) return true;
+  if (messages_closed) return false;  // close() drops all
+  try {
+    return message->request.test();
+  } catch (const hmc::Error&) {
+    return true;
+  }
+}
+
+/// With messages_lock. The adopted messages that are over: the caller releases them without the lock.
 std::vector<std::shared_ptr<Message>> Group::State::sweep() {
   std::vector<std::shared_ptr<Message>> done;
+  if (is_given) {
+    const std::lock_guard lock(given_lock);
+    for (auto& each : given_adopted) adopted.push_back(std::move(each));
+    given_adopted.clear();
+    is_given = false;
+  }
   if (adopted.empty()) [[likely]]
     return done;
   std::erase_if(adopted, [&](auto& each) {
-    if (!look(each, Timeout::zero())) return false;
+    if (!is_over(each)) return false;
     done.push_back(std::move(each));
     return true;
   });
   return done;
 }
 
+/// With messages_lock. Cancels the request, which may go on: its peer may have begun to read or write the buffer. Then
+/// the message, with its buffer, is kept until the request is over.
+void Group::State::give_up(const std::shared_ptr<Message>& message) {
+  message->is_in_use = true;
+  if (!messages_closed) {
+    const Request same = message->request;  // abandon() makes the request empty
+    message->request.abandon();
+    message->request = same;
+  }
+  adopted.push_back(message);
+}
+
 /// With messages_lock.
 void Group::State::expire(const std::shared_ptr<Message>& message, Milliseconds waited) {
-  message->request.abandon();
+  give_up(message);
   const std::string peer = message->peer >= 0 ? "rank " + std::to_string(message->peer) : "any rank";
   const std::string text = std::string(message->name) + ": rank " + std::to_string(rank) + " waited " +
                            std::to_string(waited.count()) + " ms for " + peer + ", the timeout";
@@ -112,7 +142,11 @@ void Group::receive(const std::shared_ptr<Message>& message, void* data, int sou
 
 bool Group::test(const std::shared_ptr<Message>& message) {
   {
-    const std::lock_guard lock(state_->messages_lock);
+    const std::unique_lock lock(state_->messages_lock, std::try_to_lock);
+    if (!lock.owns_lock()) {  // a thread may hold it in all of its waits, so the worker looks instead
+      if (!message->is_polled.exchange(true)) state_->watch(message, Clock::time_point::max());
+      return false;
+    }
     if (!state_->look(message, Timeout::zero())) return false;
   }
   message->notify();
@@ -134,6 +168,7 @@ bool Group::wait(const std::shared_ptr<Message>& message, Milliseconds timeout) 
         throw;
       }
     }
+    if (state_->messages_closed) std::this_thread::sleep_for(message_slice);  // close() completes it
     const std::lock_guard lock(state_->messages_lock);
     done = state_->look(message, state_->messages_lock.is_contended() ? Timeout(short_message_slice) : message_slice);
     if (done || Clock::now() - start < limit) continue;
@@ -146,12 +181,15 @@ bool Group::wait(const std::shared_ptr<Message>& message, Milliseconds timeout) 
 }
 
 void Group::watch(std::shared_ptr<Message> message) {
-  const std::lock_guard lock(state_->messages_lock);
-  if (message->is_complete) return;
-  message->deadline = Clock::now() + message->timeout;
-  state_->watched.push_back(std::move(message));
-  if (std::exchange(state_->has_watcher, true)) return;
-  std::thread([state = state_] { state->watch_messages(); }).detach();
+  const Clock::time_point deadline = Clock::now() + message->timeout;
+  state_->watch(std::move(message), deadline);
+}
+
+void Group::State::watch(std::shared_ptr<Message> message, Clock::time_point deadline) {
+  const std::lock_guard lock(given_lock);
+  given_watched.push_back({std::move(message), deadline});
+  if (std::exchange(has_watcher, true)) return;
+  std::thread([self = shared_from_this()] { self->watch_messages(); }).detach();
 }
 
 /// Looks at the watched messages. Callbacks may wait for another message, so another thread goes on when one is
@@ -161,17 +199,23 @@ void Group::State::watch_messages() {
     std::shared_ptr<Message> done;
     {
       const std::lock_guard lock(messages_lock);
+      {
+        const std::lock_guard given(given_lock);
+        for (auto& each : given_watched) watched.push_back(std::move(each));
+        given_watched.clear();
+      }
       for (auto each = watched.begin(); each != watched.end(); ++each) {
-        if (!look(*each, Timeout::zero())) {
-          if (messages_closed || Clock::now() < (*each)->deadline) continue;
-          expire(*each, (*each)->timeout);
+        if (!look(each->message, Timeout::zero())) {
+          if (messages_closed || Clock::now() < each->deadline) continue;
+          expire(each->message, each->message->timeout);
         }
-        done = std::move(*each);
+        done = std::move(each->message);
         watched.erase(each);
         break;
       }
       if (done) {
-        has_watcher = !watched.empty();
+        const std::lock_guard given(given_lock);
+        has_watcher = !watched.empty() || !given_watched.empty();
         if (has_watcher) std::thread([self = shared_from_this()] { self->watch_messages(); }).detach();
       }
     }
@@ -184,15 +228,16 @@ void Group::State::watch_messages() {
 }
 
 void Group::adopt(std::shared_ptr<Message> message) {
-  const std::lock_guard lock(state_->messages_lock);
-  if (!message->is_complete) state_->adopted.push_back(std::move(message));
+  const std::lock_guard lock(state_->given_lock);
+  state_->given_adopted.push_back(std::move(message));
+  state_->is_given = true;
 }
 
 void Group::cancel(const std::shared_ptr<Message>& message) {
   {
     const std::lock_guard lock(state_->messages_lock);
     if (state_->look(message, Timeout::zero())) return;
-    message->request.abandon();
+    state_->give_up(message);
     state_->finish(message, std::make_exception_ptr(
                                 Failure("the receive was cancelled", static_cast<int>(Code::error), message->peer)));
   }

@@ -28,6 +28,10 @@ class FairMutex {
     contention_ = 200;
     held_.lock();
   }
+  bool try_lock() {
+    const std::unique_lock next(next_, std::try_to_lock);
+    return next.owns_lock() && held_.try_lock();
+  }
   /// True if threads have waited for the lock in the last 200 calls of this.
   bool is_contended() {
     const int left = contention_;
@@ -67,12 +71,20 @@ struct Group::State : std::enable_shared_from_this<State> {
   Milliseconds current_timeout{0};
   std::optional<Runtime> collectives;
 
-  // ---- messages. Lock order: messages_lock, then mutex.
-  FairMutex messages_lock;
+  // ---- messages. Lock order: messages_lock, then given_lock.
+  struct Watched {
+    std::shared_ptr<Message> message;
+    Clock::time_point deadline;
+  };
+  FairMutex messages_lock;  ///< a thread may hold it while it waits for the lock of Python's interpreter
   std::vector<std::shared_ptr<Message>> adopted;
-  std::vector<std::shared_ptr<Message>> watched;
+  std::vector<Watched> watched;
+  std::atomic<bool> messages_closed{false};
+  std::mutex given_lock;  ///< held for moments only. Of the following, which threads give without messages_lock
+  std::vector<std::shared_ptr<Message>> given_adopted;
+  std::vector<Watched> given_watched;
   bool has_watcher = false;
-  bool messages_closed = false;
+  std::atomic<bool> is_given{false};  ///< given_adopted isn't empty
   std::optional<Runtime> messages;
 
   std::mutex end;  ///< abort() and the end of the Runtimes
@@ -88,6 +100,9 @@ struct Group::State : std::enable_shared_from_this<State> {
   void close();
 
   std::vector<std::shared_ptr<Message>> sweep();
+  void watch(std::shared_ptr<Message> message, Clock::time_point deadline);
+  void give_up(const std::shared_ptr<Message>& message);
+  bool is_over(const std::shared_ptr<Message>& message);
   void require_open(const Message& message) const;
   bool look(const std::shared_ptr<Message>& message, Timeout timeout);
   void finish(const std::shared_ptr<Message>& message, std::exception_ptr error);

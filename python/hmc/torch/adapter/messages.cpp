@@ -14,11 +14,12 @@ constexpr int released_tag = std::numeric_limits<int>::max() - 2;
 }  // namespace
 
 Handle HmcBackend::message(bool is_receive, Tensors& tensors, int peer, int tag, const char* name, c10d::OpType type) {
-  const at::Tensor& tensor = single(tensors, name);
-  TORCH_CHECK(tag >= 0 && tag < released_tag, "hmc: ", name, ": the tag ", tag, " is negative or too large");
+  const Caller caller{name, *context_, 0};
+  const at::Tensor& tensor = single(tensors, caller);
+  TORCH_CHECK(tag >= 0 && tag < released_tag, caller, "the tag ", tag, " is negative or too large");
   auto message = std::make_shared<TensorMessage>();
   message->name = name;
-  message->memory = Plain(tensor, is_receive ? Use::out : Use::in, name);
+  message->memory = Plain(tensor, is_receive ? Use::out : Use::in, caller);
   message->bytes = message->memory.bytes();
   message->timeout = default_timeout();
   message->group = context_;

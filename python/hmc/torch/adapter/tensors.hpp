@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <ostream>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,18 @@
 
 namespace hmc::torch_adapter {
 
+/// The call whose arguments are checked: the beginning of error texts.
+struct Caller {
+  const char* name;
+  const std::string& group;
+  std::uint64_t sequence;  ///< as in Result
+  friend std::ostream& operator<<(std::ostream& out, const Caller& caller) {
+    out << "hmc: " << caller.name << caller.group;
+    if (caller.sequence != 0) out << ", operation " << caller.sequence;
+    return out << "]: ";
+  }
+};
+
 /// The element type of a reduction. A complex number is two reals.
 struct Element {
   DType type = DType::u8;
@@ -24,7 +38,7 @@ struct Element {
   bool is_bool = false;
 };
 
-inline Element element_of(const at::Tensor& tensor, const char* operation) {
+inline Element element_of(const at::Tensor& tensor, const Caller& caller) {
   switch (static_cast<int>(tensor.scalar_type())) {  // the numbers never change; not all releases have all names
     case 0: return {DType::u8};
     case 1: return {DType::i8};
@@ -44,7 +58,7 @@ inline Element element_of(const at::Tensor& tensor, const char* operation) {
     case 27: return {DType::u16};
     case 28: return {DType::u32};
     case 29: return {DType::u64};
-    default: TORCH_CHECK(false, "hmc: ", operation, " can't reduce tensors of type ", tensor.scalar_type());
+    default: TORCH_CHECK(false, caller, "can't reduce tensors of type ", tensor.scalar_type());
   }
 }
 
@@ -57,9 +71,9 @@ inline const char* name_of(RedOp op) {
 }
 
 /// HMC's operation for torch's. Sums of booleans are "or", products are "and".
-inline Op op_of(RedOp op, const Element& element, const char* operation) {
+inline Op op_of(RedOp op, const Element& element, const Caller& caller) {
   const auto refuse = [&](const char* type) -> Op {
-    TORCH_CHECK(false, "hmc: ", operation, " of ", type, " has no reduction ", name_of(op));
+    TORCH_CHECK(false, caller, "there is no reduction ", name_of(op), " of ", type);
   };
   if (element.per_number == 2 && op != RedOp::SUM && op != RedOp::AVG && op != RedOp::PREMUL_SUM)
     return refuse("complex numbers");
@@ -95,9 +109,9 @@ struct How {
   Element element;
   c10::intrusive_ptr<c10d::_SupplementBase> premultiplier;
 
-  How(const c10d::ReduceOp& reduce, const at::Tensor& tensor, const char* operation)
-      : element(element_of(tensor, operation)) {
-    op = op_of(reduce.op_, element, operation);
+  How(const c10d::ReduceOp& reduce, const at::Tensor& tensor, const Caller& caller)
+      : element(element_of(tensor, caller)) {
+    op = op_of(reduce.op_, element, caller);
     if (reduce.op_ == RedOp::PREMUL_SUM) premultiplier = reduce.supplement_;
   }
   std::size_t count(const at::Tensor& tensor) const {
@@ -153,8 +167,8 @@ enum class Use { in, out, in_out };
 class Plain {
  public:
   Plain() = default;
-  Plain(const at::Tensor& tensor, Use use, const char* operation) : tensor_(tensor) {
-    TORCH_CHECK(tensor.layout() == c10::kStrided, "hmc: ", operation, " needs dense tensors");
+  Plain(const at::Tensor& tensor, Use use, const Caller& caller) : tensor_(tensor) {
+    TORCH_CHECK(tensor.layout() == c10::kStrided, caller, "needs dense tensors");
     if (is_plain(tensor)) [[likely]] {
       plain_ = tensor;
       return;
@@ -190,11 +204,11 @@ class Plain {
 class PlainList {
  public:
   PlainList() = default;
-  PlainList(std::vector<at::Tensor> tensors, Use use, const char* operation) : tensors_(std::move(tensors)) {
+  PlainList(std::vector<at::Tensor> tensors, Use use, const Caller& caller) : tensors_(std::move(tensors)) {
     bool is_piece = true;
     const char* next = nullptr;
     for (const at::Tensor& each : tensors_) {
-      TORCH_CHECK(each.layout() == c10::kStrided, "hmc: ", operation, " needs dense tensors");
+      TORCH_CHECK(each.layout() == c10::kStrided, caller, "needs dense tensors");
       const std::size_t bytes = each.nbytes();
       sizes_.push_back(bytes);
       if (bytes == 0) continue;
@@ -207,7 +221,7 @@ class PlainList {
     }
     if (is_piece || bytes_ == 0) return;
     for (const at::Tensor& each : tensors_) {
-      TORCH_CHECK(each.device() == tensors_[0].device(), "hmc: ", operation, " needs tensors on one device");
+      TORCH_CHECK(each.device() == tensors_[0].device(), caller, "needs tensors on one device");
     }
     order_ = order_of(tensors_[0]);
     copy_ = host_memory({static_cast<std::int64_t>(bytes_)}, at::kByte, order_.get());
@@ -254,6 +268,25 @@ class PlainList {
   std::size_t bytes_ = 0;
   mutable bool must_load_ = false;
   bool has_results_ = false;
+};
+
+/// The output of an operation that HMC doesn't execute in place: memory of its own if a part of the input is there.
+class Apart {
+ public:
+  Apart(const void* in, std::size_t in_bytes, void* out, std::size_t bytes) : out_(out), bytes_(bytes) {
+    const auto from = reinterpret_cast<std::uintptr_t>(in), to = reinterpret_cast<std::uintptr_t>(out);
+    const bool overlap = (to - from < in_bytes && bytes != 0) || (from - to < bytes && in_bytes != 0);
+    if (overlap) own_ = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+  }
+  void* data() const { return own_.defined() ? own_.data_ptr() : out_; }
+  void store() const {
+    if (own_.defined()) std::memcpy(out_, own_.data_ptr(), bytes_);
+  }
+
+ private:
+  void* out_;
+  std::size_t bytes_;
+  at::Tensor own_;
 };
 
 }  // namespace hmc::torch_adapter

@@ -161,12 +161,16 @@ struct Collective final : Operation, Result {
 struct TensorMessage final : Message, Result {
   Plain memory;
   void complete(std::exception_ptr error) noexcept override {
-    if (error == nullptr && is_receive) memory.store();
+    try {
+      if (error == nullptr && is_receive) memory.store();
+    } catch (...) {
+      error = std::current_exception();
+    }
     set(std::move(error));
   }
   void notify() noexcept override {
     Plain released;
-    {
+    if (!is_in_use) {
       const std::lock_guard lock(mutex_);
       released = std::exchange(memory, Plain());
     }

@@ -1,0 +1,279 @@
+"""Tests that start jobs: uncommon uses of the backend. python corners.py NAME, as jobs.py."""
+import os
+import re
+import sys
+import tempfile
+import textwrap
+
+from jobs import finds_backends, hmcrun, job, main, old, run
+
+# ---- buffers
+
+def test_operations_in_place():
+    """The caller's block is a part of the buffer of all blocks."""
+    job(3, """
+        gather = getattr(dist, "all_gather_into_tensor", dist._all_gather_base)
+        reduce_scatter = getattr(dist, "reduce_scatter_tensor", dist._reduce_scatter_base)
+        for size in (1, 4, 100000):
+            def blocks():
+                buffer = torch.cat([torch.full((size,), 10.0 * rank + i) for i in range(ranks)])
+                return buffer, list(buffer.chunk(ranks))
+            def check(found, *expected):
+                assert [each.unique().tolist() for each in found] == [[each] for each in expected], (found, expected)
+            summed = sum(10.0 * r + rank for r in range(ranks))
+            buffer, parts = blocks()
+            reduce_scatter(parts[rank], buffer)
+            check([parts[rank]], summed)
+            buffer, parts = blocks()
+            dist.reduce_scatter(parts[rank], parts)
+            check([parts[rank]], summed)
+            buffer, parts = blocks()
+            dist.reduce_scatter(parts[rank], parts, dist.ReduceOp.MAX, async_op=True).wait()
+            check([parts[rank]], 10.0 * (ranks - 1) + rank)
+            buffer, parts = blocks()
+            gather(buffer, parts[rank])
+            check(parts, *(11.0 * r for r in range(ranks)))
+            buffer, parts = blocks()
+            dist.all_gather(parts, parts[rank])
+            check(parts, *(11.0 * r for r in range(ranks)))
+            for root in range(ranks):
+                buffer, parts = blocks()
+                dist.gather(parts[rank], parts if rank == root else None, root)
+                if rank == root:
+                    check(parts, *(11.0 * r for r in range(ranks)))
+                buffer, parts = blocks()
+                dist.scatter(parts[rank], parts if rank == root else None, root)
+                check([parts[rank]], 10.0 * root + rank)
+            buffer, parts = blocks()
+            dist.all_to_all_single(buffer, buffer)
+            check(parts, *(10.0 * r + rank for r in range(ranks)))
+            buffer, parts = blocks()
+            dist.all_to_all(parts, parts)
+            check(parts, *(10.0 * r + rank for r in range(ranks)))
+        """)
+
+
+def test_receive_into_one_element_of_many():
+    """The tensor's elements share memory: torch refuses the copy. The rank goes on."""
+    output = job(2, """
+        if rank == 0:
+            try:
+                dist.recv(torch.zeros(1).expand(4), 1)
+                raise AssertionError("no exception")
+            except RuntimeError as error:
+                say("error", str(error).split("\\n")[0])
+        else:
+            dist.send(torch.ones(4), 0)
+        dist.barrier()
+        """)
+    assert "error" in output and "memory" in output, output
+
+
+def test_tensor_of_a_send_that_timed_out():
+    """The peer may receive it later: the data, or an error, but nothing else."""
+    for size in (10, 20000, 3000000):
+        output = job(2, f"""
+            group = dist.new_group(timeout=timedelta(seconds=1))
+            if rank == 0:
+                tensor = torch.full(({size},), 7.0)
+                try:
+                    dist.send(tensor, 1, group=group)
+                except RuntimeError as error:
+                    say("timeout", str(error).split("\\n")[0])
+                del tensor
+                others = [torch.full(({size},), -1.0) for _ in range(4)]
+                dist.barrier()
+            else:
+                dist.barrier()
+                into = torch.zeros({size})
+                try:
+                    dist.recv(into, 0, group=group)
+                    assert into.eq(7).all(), into
+                except RuntimeError as error:
+                    say("error", error)
+            dist.barrier()
+            """)
+        assert size < 1000000 or "timeout" in output, output
+
+
+def test_windows_that_end_on_another_thread():
+    """More tensors in windows than a group keeps."""
+    job(2, """
+        for _ in range(3):
+            many = [torch.full((1000 + i,), float(i)) for i in range(100)]
+            for each in many:
+                hmc.torch.move(each)
+            thread = threading.Thread(target=many.clear)
+            thread.start()
+            for _ in range(200):
+                tensor = torch.ones(5000)
+                dist.all_reduce(tensor)
+                assert tensor.eq(2).all()
+            thread.join()
+        """)
+
+
+# ---- threads and groups
+
+def test_polls_beside_a_receive():
+    """Another thread polls a message, or drops some, while the main thread waits for one."""
+    job(2, """
+        import faulthandler
+        faulthandler.dump_traceback_later(90, exit=True)
+        def poll():
+            work = dist.irecv(torch.zeros(3), 1, tag=5)
+            while not work.is_completed():
+                pass
+            dist.send(torch.zeros(3), 1, tag=7)
+        def drop():
+            for i in range(200):
+                work = dist.irecv(torch.zeros(3), 1, tag=100 + i)
+                del work
+                time.sleep(0.001)
+            dist.send(torch.zeros(3), 1, tag=7)
+        def future():
+            work = dist.irecv(torch.zeros(3), 1, tag=5)
+            work.get_future().wait()
+            dist.send(torch.zeros(3), 1, tag=7)
+        for use in (poll, drop, future):
+            if rank == 0:
+                thread = threading.Thread(target=use)
+                thread.start()
+                dist.recv(torch.zeros(3), 1, tag=6)
+                thread.join()
+            else:
+                time.sleep(0.3)
+                if use is not drop:
+                    dist.send(torch.zeros(3), 0, tag=5)
+                dist.recv(torch.zeros(3), 0, tag=7)  # the thread is through, and the main thread still waits
+                dist.send(torch.zeros(3), 0, tag=6)
+        faulthandler.cancel_dump_traceback_later()
+        """)
+
+
+def test_group_goes_on_after_a_message_of_another_size():
+    """Its last message still arrives after the rank has left."""
+    job(2, """
+        group = dist.new_group()
+        if rank == 0:
+            dist.send(torch.ones(30), 1, group=group)
+            dist.barrier()
+            time.sleep(0.5)
+            into = torch.zeros(100000)
+            dist.recv(into, 1, group=group)
+            assert into.eq(5).all()
+        else:
+            try:
+                dist.recv(torch.ones(10), 0, group=group)
+                raise AssertionError("no exception")
+            except RuntimeError:
+                pass
+            work = dist.isend(torch.full((100000,), 5.0), 0, group=group)
+            dist.barrier()
+            dist.destroy_process_group(group)
+            del work, group
+        dist.barrier()
+        """)
+
+
+def test_destroy_while_a_thread_waits():
+    """The thread that waits for a message gets an error when the other ranks have left, too."""
+    if old:
+        return  # 1.13 destroys a group when nothing refers to it
+    output = job(2, """
+        group = dist.new_group()
+        if rank == 0:
+            def receive():
+                try:
+                    dist.recv(torch.zeros(3), 1, group=group)
+                except (RuntimeError, ValueError) as error:  # torch 2.15 looks for the group's name
+                    say("error after", time.monotonic() - start, error)
+            thread = threading.Thread(target=receive)
+            thread.start()
+            time.sleep(0.5)
+            dist.destroy_process_group(group)
+            dist.barrier()
+            start = time.monotonic()
+            thread.join()
+        else:
+            dist.barrier()
+            dist.destroy_process_group(group)
+        """, environment={"HMC_TORCH_EXIT_S": "60"})
+    assert float(re.search(r"error after ([0-9.e-]+)", output).group(1)) < 50, output
+
+
+def test_groups_of_a_forked_process():
+    """It has none of its parent's."""
+    job(2, """
+        adapter = hmc.torch._register.adapter()
+        assert adapter.open_groups() == 1
+        child = os.fork()
+        if child == 0:
+            adapter.leave_all(1000)
+            os._exit(adapter.open_groups())
+        assert os.waitpid(child, 0)[1] == 0
+        dist.barrier()
+        """)
+
+
+# ---- the adapter and the start
+
+def test_places_of_the_adapter():
+    """A folder that others may write to isn't used, and an adapter that is there needs neither a compiler nor a folder to write to."""
+    with tempfile.TemporaryDirectory() as work:
+        program = """
+            import os, shutil, sys
+            from hmc.torch import _build
+            work = sys.argv[1]
+            name = f"adapter-{_build._key()}.so"
+            for folder, mode in (("open", 0o777), ("own", 0o700), ("full", 0o555)):
+                os.mkdir(f"{work}/{folder}")
+                os.chmod(f"{work}/{folder}", mode)
+            os.environ.update(XDG_CACHE_HOME=f"{work}/home", HMC_TORCH_CACHE=f"{work}/own")
+            assert _build._place(name) == f"{work}/own/{name}"
+            os.environ["HMC_TORCH_CACHE"] = f"{work}/open"
+            assert _build._place(name) == f"{work}/home/hmc/torch/{name}"
+            os.chmod(f"{work}/full", 0o755)
+            shutil.copy(sys.argv[2], f"{work}/full/{name}")
+            os.chmod(f"{work}/full", 0o555)
+            os.environ.update(HMC_TORCH_CACHE=f"{work}/full", CXX="/nonexistent/g++")
+            assert _build.path() == f"{work}/full/{name}"
+            library = _build._library()
+            key, times = _build._key(), os.stat(library)
+            os.utime(library, (1, 1))
+            assert _build._key() == key
+            os.utime(library, ns=(times.st_atime_ns, times.st_mtime_ns))
+            """
+        adapter = run([sys.executable, "-m", "hmc.torch", "build"]).splitlines()[-1]
+        run([sys.executable, "-c", textwrap.dedent(program), os.path.realpath(work), adapter])
+
+
+def test_program_in_another_folder():
+    with tempfile.TemporaryDirectory() as work:
+        for name, text in (("beside.py", "value = 5"), ("program.py", "import sys, beside\nprint('value', beside.value, sys.argv[1:])")):
+            with open(os.path.join(work, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        output = run([sys.executable, "-m", "hmc.torch", os.path.join(work, "program.py"), "-x", "3"])
+        assert "value 5 ['-x', '3']" in output, output
+    assert "missing" in run([sys.executable, "-m", "hmc.torch", "-m"], 2)
+
+
+def test_compiler_on_some_ranks():
+    """Rank 0 decides between the adapter and the backend in Python, which only torch 2.14 and newer have."""
+    if not finds_backends:
+        return
+    with tempfile.TemporaryDirectory() as empty:
+        program = ("import torch, torch.distributed as dist; dist.init_process_group('hmc'); t = torch.ones(3); dist.all_reduce(t); "
+                   "assert t.tolist() == [2] * 3; dist.destroy_process_group(); print('done')")
+        for without, status in ((0, 0), (1, None)):
+            command = (f"if [ $RANK = {without} ]; then export HMC_TORCH_CACHE={empty} CXX=/nonexistent/g++; fi; "
+                       f"exec {sys.executable} -c \"{program}\"")
+            output = run([hmcrun, "-np", "2", "bash", "-c", command], status)
+            if without:
+                assert "rank 1 has no compiled adapter, but rank 0 has" in output and "done" not in output, output
+            else:
+                assert output.count("done") == 2 and "backend in Python is used" in output, output
+
+
+if __name__ == "__main__":
+    main(globals())
