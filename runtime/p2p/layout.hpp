@@ -20,7 +20,7 @@ inline std::atomic_ref<std::uint64_t> word(std::byte* at) noexcept {
 /// Offsets in a rank's part. The same on every rank: they depend on the job's size only.
 ///  - a word per sender, which the sender sets before its first message. So unused rings stay untouched.
 ///  - a line per peer, which that peer writes: see PairLine
-///  - slots for messages that the receiver can't copy from the sender's memory, with a signal word per slot
+///  - slots for large messages from other nodes, with a signal word per slot
 ///  - a ring per sender
 class Layout {
  public:
