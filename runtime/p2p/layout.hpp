@@ -32,7 +32,8 @@ class Layout {
   Layout(int size, bool one_node) noexcept : ranks_(static_cast<std::uint64_t>(size)) {
     constexpr std::uint64_t kib = 1024;
     const std::uint64_t budget = (one_node ? 8192 : 1024) * kib / ranks_;
-    ring_bytes_ = std::bit_floor(std::clamp(budget, 4 * kib, 64 * kib));
+    // Ranks that share a core move a ring's bytes per context switch.
+    ring_bytes_ = std::bit_floor(std::clamp(budget, 4 * kib, (one_node ? 256 : 64) * kib));
   }
 
   std::size_t ring_bytes() const noexcept { return ring_bytes_; }

@@ -32,8 +32,8 @@ Messenger::Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore
       offset_(offset),
       layout_(layout),
       area_(window->data() + offset),
-      payload_max_(payload_max(layout.ring_bytes())),
-      unmatched_max_(4 * layout.ring_bytes()) {
+      payload_max_(payload_max(std::min<std::size_t>(layout.ring_bytes(), 64 << 10))),  // pieces stay in the L1 cache
+      unmatched_max_(std::min<std::uint64_t>(4 * layout.ring_bytes(), 256 << 10)) {
   const auto ranks = static_cast<std::size_t>(fabric_.size);
   peers_.resize(ranks);
   senders_.reserve(ranks);
