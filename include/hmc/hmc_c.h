@@ -491,7 +491,7 @@ typedef struct hmc_message_status {
   int tag;
   size_t bytes;
 } hmc_message_status;
-/* Returns when data may be reused: up to 8 KiB without the receiver, above that when a receive has taken the bytes. */
+/* Returns when data may be reused: up to 15.8 KiB without the receiver, above that when the bytes are copied. */
 HMC_C_API hmc_code hmc_send(hmc_team_t team, const void* data, size_t bytes, int destination, int tag);
 /* Receives a message of up to `capacity` bytes. HMC_MISMATCH: it is longer; it is dropped. status may be NULL. */
 HMC_C_API hmc_code hmc_recv(hmc_team_t team, void* data, size_t capacity, int source, int tag,

@@ -146,8 +146,9 @@ class HMC_API Team {
   // rank may send to itself.
   //
   // Completion. A send is complete when its buffer may be reused:
-  //  - eager: up to 8 KiB (less in a job of many ranks), while the receiver has room for them: without the receiver
-  //  - rendezvous, above that: when a receive has matched it and the bytes are copied
+  //  - eager: up to 15.8 KiB (less in a job of many ranks), while the receiver has room for them: without the receiver
+  //  - rendezvous, above that: when the bytes are copied; on a node up to 256 KiB of them (less in a job of
+  //    many ranks) without a receive, while the receiver has room and makes calls, the rest when a receive has matched
   //  - flow control: if the receiver doesn't receive, small messages become rendezvous messages too, and a send that
   //    finds no room waits. isend never waits, and stays in flight.
   //

@@ -28,6 +28,8 @@ class Progress {
   virtual ~Progress() = default;
   /// Returns the number of events. Never blocks.
   virtual int progress() noexcept = 0;
+  /// True if progress() never makes a system call. Then a wait calls it between its first polls, before it yields.
+  virtual bool is_quick() const noexcept { return false; }
 };
 
 struct WaitNote;
@@ -148,8 +150,11 @@ class Waiter {
     report_interval_ = interval;
     report_ = std::move(report);
   }
-  void add_progress(Progress* wire) { wires_.push_back(wire); }
-  void remove_progress(Progress* wire) { std::erase(wires_, wire); }
+  void add_progress(Progress* wire) {
+    wires_.push_back(wire);
+    slow_wires_ += wire->is_quick() ? 0 : 1;
+  }
+  void remove_progress(Progress* wire) { slow_wires_ -= std::erase(wires_, wire) > 0 && !wire->is_quick() ? 1 : 0; }
   /// True if ranks outnumber cores, or with HMC_WAIT=sleep.
   bool sleeps() const noexcept { return sleeps_; }
   /// True if another rank of the node was on this rank's CPU in its last long wait.
@@ -162,9 +167,10 @@ class Waiter {
   template <typename Ready>
   Status until(const WaitNote& note, Ready&& ready, std::chrono::nanoseconds timeout) noexcept {
     // With a wire, poll once and then progress it: the awaited bytes may be in a socket.
-    const int polls = yields_first_ || !wires_.empty() ? 1 : quick_polls;
+    const int polls = yields_first_ || slow_wires_ > 0 ? 1 : quick_polls;
     for (int i = 0; i < polls; ++i) {
       if (ready()) return {};
+      if (!wires_.empty() && polls > 1) drive_wires();
       if (polls > 1) cpu_relax();
       if (i == polls_before_look && looks_around_ && look_around()) break;
     }
@@ -223,6 +229,7 @@ class Waiter {
   std::int64_t looked_at_ = 0;     // the last look that found a rank on this core
   std::int64_t polls_until_ = 0;   // a yield was slow: until this time the rank polls as if it had its own core
   std::vector<Progress*> wires_;
+  int slow_wires_ = 0;  // those that aren't quick
   std::chrono::nanoseconds report_interval_{0};
   Report report_;  // empty: none
   std::int64_t next_interrupt_check_ = 0;

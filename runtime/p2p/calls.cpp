@@ -23,7 +23,7 @@ void Messenger::send(const Call& call) {
   if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
     const auto guard = hold();
     if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
-      return;
+      return wake(peer);
   }
   if (peer.revoked)
     throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
@@ -41,8 +41,10 @@ Request Messenger::isend(const Call& call) {
   Peer& peer = *begin(call);
   if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
     const auto guard = hold();
-    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
+    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]] {
+      wake(peer);
       return Request::from_raw({nullptr, 0, call.name, source_index_, peer.world});
+    }
   }
   if (peer.revoked)
     throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
@@ -80,7 +82,7 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
       (call.tag != any_tag && record->tag != call.tag) || record->bytes > call.bytes)
     return false;
   status = {record->source, record->tag, static_cast<std::size_t>(record->bytes)};
-  if (record->bytes > 0) std::memcpy(call.data, record + 1, record->bytes);
+  if (record->bytes > 0) std::memcpy(call.data, payload_of(*record), record->bytes);
   from->inbox.consume(record_bytes(record->payload));
   note_matched(*from, status.bytes);
   if (!busy_.empty()) [[unlikely]] {  // a put of the number of consumed bytes is in flight on a wire

@@ -20,7 +20,7 @@ inline std::atomic_ref<std::uint64_t> word(std::byte* at) noexcept {
 /// Offsets in a rank's part. The same on every rank: they depend on the job's size only.
 ///  - a word per sender, which the sender sets before its first message. So unused rings stay untouched.
 ///  - a line per peer, which that peer writes: see PairLine
-///  - slots for messages that the receiver can't copy from the sender's memory, with a signal word per slot
+///  - slots for large messages from other nodes, with a signal word per slot
 ///  - a ring per sender
 class Layout {
  public:
@@ -32,7 +32,8 @@ class Layout {
   Layout(int size, bool one_node) noexcept : ranks_(static_cast<std::uint64_t>(size)) {
     constexpr std::uint64_t kib = 1024;
     const std::uint64_t budget = (one_node ? 8192 : 1024) * kib / ranks_;
-    ring_bytes_ = std::bit_floor(std::clamp(budget, 4 * kib, 64 * kib));
+    // Ranks that share a core move a ring's bytes per context switch.
+    ring_bytes_ = std::bit_floor(std::clamp(budget, 4 * kib, (one_node ? 256 : 64) * kib));
   }
 
   std::size_t ring_bytes() const noexcept { return ring_bytes_; }

@@ -50,13 +50,9 @@ template <typename T> class Fifo {
 /// Where the bytes of a rendezvous are: the payload of its record.
 struct Remote {
   std::uint64_t request;  ///< the sender's ticket
-  std::uint64_t address;  ///< in the sender's process
   std::uint64_t window;   ///< id + 1 of a window that contains the bytes; 0: none
   std::uint64_t offset;   ///< in that window's part
-  // How the receiver tests whether it can read the sender's memory: transport::ReadProbe.
-  std::uint64_t probe_address;
-  std::uint64_t probe_nonce;
-  std::int64_t process;  ///< -1: the memory can't be read
+  std::uint64_t early;    ///< number of bytes that the sender sends before a receive matches
 };
 
 /// A message as its record describes it.
@@ -73,7 +69,8 @@ struct Envelope {
 /// A message that no receive has matched.
 struct Unexpected {
   Envelope envelope;
-  std::unique_ptr<std::byte[]> data;  ///< eager only
+  std::unique_ptr<std::byte[]> data;  ///< an eager message, or the early bytes of a rendezvous
+  std::uint64_t arrived = 0;          ///< bytes in `data`
   std::uint64_t order = 0;            ///< of arrival
   Unexpected* next = nullptr;
 };

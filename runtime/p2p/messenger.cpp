@@ -25,17 +25,15 @@ constexpr std::int64_t closing_limit_ns = 1'000'000'000;
 }  // namespace
 
 Messenger::Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
-                     const Layout& layout, std::string_view private_buffers)
+                     const Layout& layout)
     : fabric_(world.fabric()),
       window_(*window),
       shared_window_(window),
       offset_(offset),
       layout_(layout),
       area_(window->data() + offset),
-      reads_(private_buffers),
-      // Larger messages are faster with one copy. A record takes at most a quarter of the ring.
-      eager_max_(std::min<std::size_t>(layout.ring_bytes() / 4 - sizeof(Header), 8192)),
-      eager_budget_(4 * layout.ring_bytes()) {
+      payload_max_(payload_max(std::min<std::size_t>(layout.ring_bytes(), 64 << 10))),  // pieces stay in the L1 cache
+      unmatched_max_(std::min<std::uint64_t>(4 * layout.ring_bytes(), 256 << 10)) {
   const auto ranks = static_cast<std::size_t>(fabric_.size);
   peers_.resize(ranks);
   senders_.reserve(ranks);
@@ -276,15 +274,9 @@ Messenger::Operation& Messenger::start_send(const Call& call) {
   send.tag = call.tag;
   send.peer = &peer;
   send.stage = Stage::queued;
-  send.remote = {send.ticket, reinterpret_cast<std::uintptr_t>(send.data), 0, 0, 0, 0, -1};
-  if (call.bytes > 0) {
-    const transport::ReadProbe probe = reads_.probe();
-    const bool readable = reads_.wanted() && (!memory::devices_present() || reads_.is_readable(send.data, call.bytes));
-    send.remote.probe_address = probe.address;
-    send.remote.probe_nonce = probe.nonce;
-    send.remote.process = readable ? probe.process : -1;
-    if (const auto* const in =
-            peer.area == nullptr ? nullptr : fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
+  send.remote = {send.ticket, 0, 0, 0};
+  if (call.bytes > payload_max_ && peer.area != nullptr) {
+    if (const auto* const in = fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
       send.remote.window = in->id() + 1;
       send.remote.offset = static_cast<std::uint64_t>(send.data - in->data());
     }
@@ -329,7 +321,7 @@ Messenger::Operation& Messenger::start_receive(const Call& call, MessageStatus* 
     from.unexpected.remove(*found);
     --unexpected_;
     const std::unique_ptr<Unexpected> owned(found);
-    deliver(receive, from, owned->envelope, owned->data.get());
+    deliver(receive, from, owned->envelope, owned->data.get(), owned->arrived);
     return receive;
   }
   (only != nullptr ? only->posted : posted_any_).push_back(receive);
@@ -343,6 +335,7 @@ void Messenger::cancel(Operation& operation) noexcept {
     case Stage::over: return;
     case Stage::posted: (operation.peer != nullptr ? operation.peer->posted : posted_any_).remove(operation); break;
     case Stage::queued: operation.peer->waiting.remove(operation); break;
+    case Stage::sending: operation.peer->waiting.remove(operation); [[fallthrough]];
     case Stage::published: {
       // The receiver may read the buffer at any time. It checks the word after each read, and drops what it has read.
       Peer& peer = *operation.peer;
@@ -354,6 +347,7 @@ void Messenger::cancel(Operation& operation) noexcept {
       std::erase(putting_, &operation);
       break;
     }
+    case Stage::arriving: operation.peer->arriving.remove(operation); break;  // its further pieces are dropped
     case Stage::granting:
       for (Slot& slot : slots_) {
         if (slot.operation != &operation) continue;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <vector>
 
 #include <hmc/message.hpp>
@@ -22,7 +21,6 @@
 #include "runtime/rma/begin.hpp"
 #include "runtime/rma/team_core.hpp"
 #include "runtime/rma/window_core.hpp"
-#include "runtime/transport/shm/peer_reads.hpp"
 
 namespace hmc::p2p {
 
@@ -39,8 +37,10 @@ struct Call {
 
 /// Sends.
 ///  - eager: the bytes go into the receiver's ring with the header. The send is complete.
-///  - rendezvous: the header goes into the ring. The receiver copies the bytes from the sender's memory and answers
-///    `finished`. If it can't, it grants slots of its own memory, and the sender puts the bytes there in pieces.
+///  - rendezvous: the header goes into the ring. On a node the bytes follow in pieces through the ring: the first ones
+///  at
+///    once, the rest when the receiver answers `grant`. From a window the receiver copies them itself, and answers
+///    `finished`. Between nodes it grants slots of its own memory, and the sender puts pieces there.
 ///
 /// Flow control. A send without room in the ring waits (isend: stays in flight), in order. The receiver moves messages
 /// without a receive out of the ring, so a ring never blocks a later message that has a receive. Their memory is
@@ -50,7 +50,8 @@ struct Call {
 /// this rank, in tests of their requests, and in the progress thread.
 ///
 /// Failure. After a death or an abort all operations end, and all later calls throw that error. After a timeout of a
-/// rendezvous send the pair has failed in this direction, because the receiver may be reading the buffer.
+/// rendezvous send the pair has failed in this direction, because the receiver may be reading the buffer, or has a part
+/// of the message.
 ///
 /// Threads: as ScheduleTeam: one, plus the progress thread while `driven_` is true. Then public functions take
 /// Background's lock, and private functions require it.
@@ -60,10 +61,9 @@ class Messenger final : public rma::MessageState,
                         public progress::Started,
                         public base::Watch {
  public:
-  /// `window`: of the world; it has this rank's Layout at `offset`, and outlives this object. `private_buffers`:
-  /// HMC_COLL_PRIVATE.
+  /// `window`: of the world; it has this rank's Layout at `offset`, and outlives this object.
   Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
-            const Layout& layout, std::string_view private_buffers);
+            const Layout& layout);
   ~Messenger() override;
   /// Waits until no peer needs this rank, then ends the operations in flight. Before the world's barrier of the close.
   void close() override;
@@ -79,6 +79,7 @@ class Messenger final : public rma::MessageState,
 
   // ---- for waits, requests and the progress thread
   int progress() noexcept override;
+  bool is_quick() const noexcept override { return true; }
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t) noexcept override {}
   // Relaxed: callers only check if the count changes. test() orders the access to the data.
@@ -98,10 +99,12 @@ class Messenger final : public rma::MessageState,
  private:
   using Visit = progress::Background::Visit;
   enum class Stage : std::uint8_t {
-    queued,     ///< a send that waits for room
-    published,  ///< a rendezvous: its header is in the ring
+    queued,     ///< a send that waits for room for its header
+    sending,    ///< a rendezvous send that waits for room for further pieces
+    published,  ///< a rendezvous send that waits for an answer
     posted,     ///< a receive without a message
-    granting,   ///< a receive whose message comes in pieces
+    arriving,   ///< a receive whose message arrives in pieces through the ring
+    granting,   ///< a receive whose message arrives in pieces through slots
     over,
   };
   struct Peer;
@@ -122,8 +125,10 @@ class Messenger final : public rma::MessageState,
     int got_from = -1;  ///< world rank
     MessageStatus* status = nullptr;
     std::unique_ptr<device::HostCopies> copies;
-    Remote remote{};  ///< send: where the bytes are; granting: the sender's request
-    std::uint64_t total = 0, granted = 0, moved = 0;
+    Remote remote{};            ///< send: where the bytes are; arriving, granting: of the matched message
+    std::uint64_t total = 0;    ///< bytes of the matched message
+    std::uint64_t granted = 0;  ///< of these: may be sent in pieces
+    std::uint64_t moved = 0;    ///< of these: were sent, or have arrived
     std::array<transport::Ticket, 2 * Layout::slots> pieces{};  ///< puts in flight
     Operation* next = nullptr;
     bool is_under_way() const noexcept { return stage != Stage::over; }
@@ -141,11 +146,10 @@ class Messenger final : public rma::MessageState,
     bool announced = false;
     bool busy = false;  ///< in busy_
     bool revoked = false;
-    rma::FabricPeer::Readable readable = rma::FabricPeer::Readable::untested;
     // to the peer
     RingWriter ring;
     std::unique_ptr<std::byte[]> copy_of_ring;  ///< from which the wire puts
-    std::uint64_t eager_cost = 0;               ///< of all eager messages
+    std::uint64_t sent_cost = 0;                ///< of all eager messages and early bytes
     std::uint64_t matched_cost = 0;             ///< of those that the peer has matched, as far as known
     Fifo<Operation> waiting;
     std::vector<Control> controls;
@@ -157,6 +161,7 @@ class Messenger final : public rma::MessageState,
     transport::Ticket credit_put = transport::done;
     Fifo<Unexpected> unexpected;
     Fifo<Operation> posted;
+    Fifo<Operation> arriving;
   };
   struct Slot {
     Operation* operation = nullptr;  ///< null: free
@@ -182,14 +187,16 @@ class Messenger final : public rma::MessageState,
   Peer* begin(const Call& call);
 
   // sends
+  bool write_record(Peer& peer, Kind kind, const Header& header, const void* payload) noexcept;
+  std::uint64_t unmatched_room(Peer& peer, std::uint64_t wanted) noexcept;
   bool try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data, std::size_t bytes) noexcept;
-  std::byte* open_record(Peer& peer, std::size_t record) noexcept;
-  void publish(Peer& peer, std::size_t record, Kind kind) noexcept;
   void put_word(Peer& peer, std::uint64_t offset, std::uint64_t value) noexcept;
   void wake(const Peer& peer) const noexcept;
   void answer(Peer& peer, const Control& control) noexcept;
   int push(Peer& peer) noexcept;
   bool push_operation(Peer& peer, Operation& send) noexcept;
+  bool push_header(Peer& peer, Operation& send) noexcept;
+  void send_rest(Operation& send) noexcept;
   void put_piece(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept;
   int complete_pieces() noexcept;
 
@@ -197,12 +204,15 @@ class Messenger final : public rma::MessageState,
   void find_new_senders() noexcept;
   int receive_from(Peer& peer) noexcept;
   void take_message(Peer& peer, const Header& record) noexcept;
+  void take_piece(Peer& peer, const Header& record) noexcept;
   Operation* match_posted(Peer& peer, const Envelope& message) noexcept;
   Unexpected* find_unexpected(Peer* only, const Wanted& wanted) noexcept;
   void note_matched(Peer& peer, std::uint64_t bytes) noexcept;
   void return_credit(Peer& peer) noexcept;
-  void deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data) noexcept;
-  bool copy_from_sender(Peer& peer, const Envelope& message, std::byte* to) noexcept;
+  void deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data,
+               std::uint64_t arrived) noexcept;
+  bool copy_from_sender(const Peer& peer, const Envelope& message, std::byte* to) noexcept;
+  void receive_pieces(Operation& receive, Peer& peer, const Envelope& message, std::uint64_t arrived) noexcept;
   bool is_revoked(const Peer& peer) const noexcept;
   void give_slots() noexcept;
   int receive_slots() noexcept;
@@ -226,10 +236,9 @@ class Messenger final : public rma::MessageState,
   std::weak_ptr<rma::WindowCore> shared_window_;
   std::uint64_t offset_;
   Layout layout_;
-  std::byte* area_;  // this rank's
-  transport::PeerReads reads_;
-  std::size_t eager_max_;
-  std::uint64_t eager_budget_;
+  std::byte* area_;          // this rank's
+  std::size_t payload_max_;  ///< of a record: the largest eager message, and the largest piece
+  std::uint64_t unmatched_max_;
 
   std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: no message yet
   std::vector<Peer*> senders_;                // peers that have announced a message

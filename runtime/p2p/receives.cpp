@@ -1,6 +1,4 @@
 // The receiving side of Messenger: records out of rings, matching, and the bytes of a rendezvous.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -44,6 +42,7 @@ int Messenger::receive_from(Peer& peer) noexcept {
       case Kind::wrap: break;  // peek() skips it
       case Kind::eager:
       case Kind::rendezvous: take_message(peer, *record); break;
+      case Kind::piece: take_piece(peer, *record); break;
       case Kind::finished:
       case Kind::grant: {
         std::uint64_t words[4];
@@ -51,6 +50,7 @@ int Messenger::receive_from(Peer& peer) noexcept {
         if (kind_of(record->stamp) == Kind::grant) {
           put_piece(peer, *record, words);
         } else if (Operation* const send = find(words[0])) {
+          if (send->stage == Stage::sending) peer.waiting.remove(*send);
           finish(*send, {});
         }
         break;
@@ -93,22 +93,40 @@ Unexpected* Messenger::find_unexpected(Peer* only, const Wanted& wanted) noexcep
 void Messenger::take_message(Peer& peer, const Header& record) noexcept {
   Envelope message{
       record.team, record.source, record.tag, peer.world, record.bytes, kind_of(record.stamp) == Kind::eager, {}};
-  const auto* const payload = reinterpret_cast<const std::byte*>(&record + 1);
+  const std::byte* const payload = payload_of(record);
   if (!message.is_eager) std::memcpy(&message.remote, payload, sizeof message.remote);
-  if (Operation* const receive = match_posted(peer, message)) return deliver(*receive, peer, message, payload);
+  const std::uint64_t here = message.is_eager ? message.bytes : 0;
+  if (Operation* const receive = match_posted(peer, message)) return deliver(*receive, peer, message, payload, here);
   try {
     auto kept = std::make_unique<Unexpected>();
     kept->envelope = message;
     kept->order = ++orders_;
-    if (message.is_eager && message.bytes > 0) {
-      kept->data.reset(new std::byte[message.bytes]);
-      std::memcpy(kept->data.get(), payload, message.bytes);
-    }
+    kept->arrived = here;
+    if (const std::uint64_t room = message.is_eager ? message.bytes : message.remote.early; room > 0)
+      kept->data.reset(new std::byte[room]);
+    if (here > 0) std::memcpy(kept->data.get(), payload, here);
     peer.unexpected.push_back(*kept.release());
     ++unexpected_;
   } catch (const std::bad_alloc&) {
     fail(Status::failure(Code::out_of_memory, "no memory for an unexpected message", peer.world));
   }
+}
+
+/// The pieces of one message arrive in order, those of several messages of a sender in any order.
+void Messenger::take_piece(Peer& peer, const Header& record) noexcept {
+  const std::byte* const bytes = payload_of(record);
+  const auto is_of = [&](const Remote& remote) noexcept { return remote.request == record.bytes; };
+  if (Operation* const receive = peer.arriving.find([&](const Operation& each) { return is_of(each.remote); })) {
+    std::memcpy(receive->data + receive->moved, bytes, record.payload);
+    receive->moved += record.payload;
+    if (receive->moved < receive->total) return;
+    peer.arriving.remove(*receive);
+    finish(*receive, {});
+  } else if (Unexpected* const kept =
+                 peer.unexpected.find([&](const Unexpected& each) { return is_of(each.envelope.remote); })) {
+    std::memcpy(kept->data.get() + kept->arrived, bytes, record.payload);
+    kept->arrived += record.payload;
+  }  // else the message's receive has failed
 }
 
 void Messenger::note_matched(Peer& peer, std::uint64_t bytes) noexcept {
@@ -154,65 +172,62 @@ bool Messenger::is_revoked(const Peer& peer) const noexcept {
 }
 
 /// Copies the bytes of a rendezvous from the sender's memory. False if this rank can't read it.
-bool Messenger::copy_from_sender(Peer& peer, const Envelope& message, std::byte* to) noexcept {
-  if (peer.area == nullptr) return false;
+bool Messenger::copy_from_sender(const Peer& peer, const Envelope& message, std::byte* to) noexcept {
   const Remote& remote = message.remote;
-  const auto* const here = reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(remote.address));
   if (peer.world == fabric_.rank) {
-    std::memmove(to, here, message.bytes);
-    return true;
+    if (const Operation* const send = find(remote.request)) std::memmove(to, send->data, message.bytes);
+    return true;  // otherwise the send has timed out: is_revoked()
   }
   // The progress thread doesn't look for windows: only the owner changes their list, without a lock.
-  if (remote.window != 0 && by_owner_) {
-    if (const rma::WindowCore* const window = fabric_.windows.find(remote.window - 1))
-      for (const rma::WindowPeer& part : window->peers()) {
-        if (part.world != peer.world || part.direct == nullptr || part.on_device) continue;
-        std::memcpy(to, part.direct + remote.offset, message.bytes);
-        return true;
-      }
-  }
-  using Readable = rma::FabricPeer::Readable;
-  if (remote.process < 0 || !reads_.wanted()) return false;
-  const auto process = static_cast<std::int32_t>(remote.process);
-  if (peer.readable == Readable::untested)
-    peer.readable = reads_.try_on({remote.probe_address, remote.probe_nonce, process}) ? Readable::yes : Readable::no;
-  if (peer.readable == Readable::no) return false;
-  if (process == ::getpid()) {  // ranks as threads
-    std::memcpy(to, here, message.bytes);
+  if (remote.window == 0 || !by_owner_) return false;
+  const rma::WindowCore* const window = fabric_.windows.find(remote.window - 1);
+  if (window == nullptr) return false;
+  for (const rma::WindowPeer& part : window->peers()) {
+    if (part.world != peer.world || part.direct == nullptr || part.on_device) continue;
+    std::memcpy(to, part.direct + remote.offset, message.bytes);
     return true;
   }
-  return transport::PeerReads::read(process, remote.address, to, message.bytes, peer.world).ok();
+  return false;
 }
 
-/// The receive has left the list of posted receives, the message the list of unexpected ones. `data`: eager only.
-void Messenger::deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data) noexcept {
+/// The receive has left the list of posted receives, the message the list of unexpected ones. `data`: the first
+/// `arrived` bytes.
+void Messenger::deliver(Operation& receive, Peer& peer, const Envelope& message, const std::byte* data,
+                        std::uint64_t arrived) noexcept {
   receive.got = {message.source, message.tag, static_cast<std::size_t>(message.bytes)};
   receive.got_from = peer.world;
   const bool is_truncated = message.bytes > receive.bytes;
-  const Status outcome =
-      is_truncated ? Status::failure(Code::mismatch, "the message is longer than the buffer", peer.world) : Status{};
-  if (message.is_eager) {
-    if (!is_truncated && message.bytes > 0) std::memcpy(receive.data, data, message.bytes);
-    finish(receive, outcome);
-    return note_matched(peer, message.bytes);
+  if (!is_truncated && arrived > 0) std::memcpy(receive.data, data, arrived);
+  if (message.is_eager || message.remote.early > 0)
+    note_matched(peer, message.is_eager ? message.bytes : message.remote.early);
+
+  Status outcome;
+  if (is_truncated) {
+    outcome = Status::failure(Code::mismatch, "the message is longer than the buffer", peer.world);
+  } else if (arrived < message.bytes) {
+    if (message.remote.early > 0 || !copy_from_sender(peer, message, receive.data))
+      return receive_pieces(receive, peer, message, arrived);
+    if (is_revoked(peer)) [[unlikely]]
+      return finish(receive, Status::failure(Code::error, "the sender's call has timed out", peer.world));
   }
-  if (is_truncated || message.bytes == 0) {
-    finish(receive, outcome);
-  } else if (copy_from_sender(peer, message, receive.data)) {
-    if (is_revoked(peer)) [[unlikely]] {
-      finish(receive, Status::failure(Code::error, "the sender's call has timed out", peer.world));
-      return;
-    }
-    finish(receive, {});
-  } else {
+  finish(receive, outcome);
+  if (!message.is_eager) answer(peer, {Kind::finished, 0, {message.remote.request, 0, 0, 0}});
+}
+
+void Messenger::receive_pieces(Operation& receive, Peer& peer, const Envelope& message,
+                               std::uint64_t arrived) noexcept {
+  receive.peer = &peer;
+  receive.remote = message.remote;
+  receive.total = message.bytes;
+  if (peer.area == nullptr) {
     receive.stage = Stage::granting;
-    receive.peer = &peer;
-    receive.remote = message.remote;
-    receive.total = message.bytes;
     wanting_slots_.push_back(receive);
     return give_slots();
   }
-  answer(peer, {Kind::finished, 0, {message.remote.request, 0, 0, 0}});
+  receive.stage = Stage::arriving;
+  receive.moved = arrived;
+  peer.arriving.push_back(receive);
+  if (message.remote.early < message.bytes) answer(peer, {Kind::grant, 0, {message.remote.request, 0, 0, 0}});
 }
 
 /// Grants free slots to the receives in their order. One receive may have all slots.
@@ -228,12 +243,10 @@ void Messenger::give_slots() noexcept {
     ++slots_in_use_;
     receive.granted += slot.bytes;
     if (receive.granted == receive.total) wanting_slots_.pop_front();
-    if (peer.area == nullptr) {  // a wire may receive into the buffer
-      slot.direct.offset = offset_ + layout_.slot(number);
-      slot.direct.bytes = slot.bytes;
-      slot.direct.to = receive.data + slot.at;
-      slot.is_direct = rma::receive_into(window_, slot.direct);
-    }
+    slot.direct.offset = offset_ + layout_.slot(number);
+    slot.direct.bytes = slot.bytes;
+    slot.direct.to = receive.data + slot.at;
+    slot.is_direct = rma::receive_into(window_, slot.direct);  // a wire may receive into the buffer
     answer(
         peer,
         {Kind::grant, slot.bytes, {receive.remote.request, slot.at, static_cast<std::uint64_t>(number), slot.stamp}});
@@ -245,7 +258,7 @@ int Messenger::receive_slots() noexcept {
   for (int number = 0; number < Layout::slots; ++number) {
     Slot& slot = slots_[static_cast<std::size_t>(number)];
     if (slot.operation == nullptr) continue;
-    // Acquire: pairs with put_piece(), or with the wire's put_signal; the piece is visible.
+    // Acquire: pairs with the wire's put_signal; the piece is visible.
     if (word(area_ + layout_.slot_signal(number)).load(std::memory_order_acquire) != slot.stamp) continue;
     Operation& receive = *slot.operation;
     const std::byte* const piece = area_ + layout_.slot(number);

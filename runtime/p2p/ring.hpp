@@ -13,9 +13,10 @@ namespace hmc::p2p {
 enum class Kind : std::uint8_t {
   wrap = 1,    ///< the next record is at the ring's start
   eager,       ///< a message with its bytes
-  rendezvous,  ///< a message whose bytes are in the sender's memory
-  finished,    ///< answer: the receiver has the bytes of a rendezvous, or has dropped them
-  grant,       ///< answer: the sender puts a piece of a rendezvous into a slot of the receiver
+  rendezvous,  ///< a message without its bytes
+  piece,       ///< the next bytes of a rendezvous
+  finished,    ///< answer: the receiver needs no (further) bytes of a rendezvous
+  grant,       ///< answer: the sender sends the rest, or puts a piece into a slot of the receiver
 };
 
 /// The start of a record. Payload follows, also in the rest of the first line.
@@ -25,31 +26,43 @@ struct Header {
   std::int32_t source;  ///< the sender's rank in the team
   std::int32_t tag;
   std::uint32_t payload;  ///< bytes after the header
-  std::uint64_t bytes;    ///< the message's length; grant: of the piece
+  std::uint64_t bytes;    ///< the message's length; piece: the sender's ticket; grant: length of the piece in the slot
 };
 static_assert(sizeof(Header) == 32);
 
+/// Where the payload starts in its record. A large copy is faster to the start of a line.
+constexpr std::size_t payload_offset(std::size_t payload) noexcept {
+  return payload < 2048 ? sizeof(Header) : Layout::line_bytes;
+}
 constexpr std::size_t record_bytes(std::size_t payload) noexcept {
-  return (sizeof(Header) + payload + Layout::line_bytes - 1) / Layout::line_bytes * Layout::line_bytes;
+  return (payload_offset(payload) + payload + Layout::line_bytes - 1) / Layout::line_bytes * Layout::line_bytes;
+}
+/// The largest payload: four records and a wrap record fit into a ring.
+constexpr std::size_t payload_max(std::size_t ring) noexcept {
+  const std::size_t record = ring / 4 - Layout::line_bytes;
+  return record - payload_offset(record - sizeof(Header));
+}
+inline const std::byte* payload_of(const Header& record) noexcept {
+  return reinterpret_cast<const std::byte*>(&record) + payload_offset(record.payload);
 }
 constexpr std::uint64_t stamp_of(std::uint64_t number, Kind kind) noexcept {
   return number << 8 | static_cast<std::uint64_t>(kind);
 }
 constexpr Kind kind_of(std::uint64_t stamp) noexcept { return static_cast<Kind>(stamp & 0xff); }
 
-// Protocol. The receiver polls the stamp at its position for the number of the next record. Invariant: the first word
-// of each line that the sender may write next is 0 or an older stamp. So bytes of an earlier record are never taken for
-// a stamp, although records have different lengths.
-//  - The sender writes a record's bytes, then its stamp: by a release store, or by the wire's put_signal.
-//  - The receiver loads the stamp with acquire, so it sees the bytes, and copies them. Later it clears the first word
-//  of
-//    each further line of the consumed records, and returns the number of consumed bytes by a release store (or
-//    put_signal). Not at once: a store to a line that the sender has just written delays the receiver's next stores.
-//    Lines with a stamp aren't cleared: that would cost each short message another transfer of its line.
-//  - The sender loads that number with acquire before it reuses the lines: its stores come after the receiver's loads
-//    and clears.
-// A record takes at most a quarter of the ring, and the receiver returns the number at the latest after a quarter. So a
-// sender that waits for room waits for a record that the receiver hasn't consumed.
+// Protocol. The receiver polls the stamp at its position for the number of the next record. Invariant: at the
+// receiver's position is the stamp of the next record, or a word that is not: bytes of an old record are never taken
+// for a stamp.
+//  - The sender writes a record's bytes. If the first word after the record is by chance the number of the record that
+//    comes next, it clears that word: the place is free, since otherwise an older stamp is there. Then it writes the
+//    stamp: by a release store, or by the wire's put_signal.
+//  - The receiver loads the stamp with acquire, so it sees the bytes and the cleared word, and copies the bytes. Later
+//  it
+//    returns the number of consumed bytes by a release store (or put_signal). It never writes to the ring: the lines
+//    would move between the cores once more.
+//  - The sender loads that number with acquire before it reuses the lines: its stores come after the receiver's loads.
+// A record takes less than a quarter of the ring, and the receiver returns the number at the latest after a quarter. So
+// a sender that waits for room waits for a record that the receiver hasn't consumed.
 
 /// The sender's side. One thread at a time.
 class RingWriter {
@@ -59,14 +72,25 @@ class RingWriter {
   RingWriter(std::byte* memory, std::size_t bytes) noexcept : memory_(memory), bytes_(bytes) {}
 
   std::byte* memory() const noexcept { return memory_; }
+  std::uint64_t written() const noexcept { return written_; }
   std::uint64_t position() const noexcept { return written_ & (bytes_ - 1); }
-  bool must_wrap(std::size_t record) const noexcept { return position() + record > bytes_; }
+  /// A line is left at the ring's end: for a wrap record, and so that the next record's place follows this record.
+  bool must_wrap(std::size_t record) const noexcept { return position() + record + Layout::line_bytes > bytes_; }
   bool has_room(std::size_t record) const noexcept {
     const std::uint64_t skipped = must_wrap(record) ? bytes_ - position() : 0;
     return written_ + skipped + record <= consumed_ + bytes_;
   }
   void set_consumed(std::uint64_t consumed) noexcept { consumed_ = consumed; }
   std::uint64_t next_stamp(Kind kind) noexcept { return stamp_of(++number_, kind); }
+  /// Before next_stamp() of a record: true if it has cleared the word after the record, which a wire must put, too.
+  bool clear_next(std::size_t record) noexcept {
+    const std::atomic_ref<std::uint64_t> next = word(memory_ + position() + record);
+    // Relaxed: only this rank writes to the ring, and the release of the record's stamp comes after the store.
+    if (next.load(std::memory_order_relaxed) >> 8 != number_ + 2) [[likely]]
+      return false;
+    next.store(0, std::memory_order_relaxed);
+    return true;
+  }
   /// After a record. A wrap record takes the rest of the ring.
   void advance(std::size_t record) noexcept { written_ += record; }
 
@@ -104,24 +128,8 @@ class RingReader {
   }
   /// Bytes that were consumed since the last release().
   std::uint64_t unreleased() const noexcept { return consumed_ - released_; }
-  /// Prepares the consumed lines for the sender. Returns the number of consumed bytes, for set_consumed().
-  std::uint64_t release() noexcept {
-    while (released_ != consumed_) {
-      const std::uint64_t position = released_ & (bytes_ - 1);
-      std::byte* const at = memory_ + position;
-      // Relaxed: peek() has loaded this stamp, and the sender doesn't write here before the number is returned.
-      if (kind_of(word(at).load(std::memory_order_relaxed)) == Kind::wrap) {
-        released_ += bytes_ - position;
-        continue;
-      }
-      const std::size_t record = record_bytes(reinterpret_cast<const Header*>(at)->payload);
-      // Relaxed: the release of the returned number orders these stores before the sender's next ones.
-      for (std::size_t line = Layout::line_bytes; line < record; line += Layout::line_bytes)
-        word(at + line).store(0, std::memory_order_relaxed);
-      released_ += record;
-    }
-    return consumed_;
-  }
+  /// Returns the number of consumed bytes, for set_consumed().
+  std::uint64_t release() noexcept { return released_ = consumed_; }
   std::size_t bytes() const noexcept { return bytes_; }
 
  private:

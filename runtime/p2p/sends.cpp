@@ -29,36 +29,41 @@ void Messenger::put_word(Peer& peer, std::uint64_t offset, std::uint64_t value) 
   if (ticket != transport::done) peer.puts.push_back(ticket);
 }
 
-/// The place of the next record; null without room. A record that would pass the ring's end starts at its begin.
-std::byte* Messenger::open_record(Peer& peer, std::size_t record) noexcept {
+/// Puts a record into the peer's ring; wake() follows. False without room. `header`: all but the stamp.
+bool Messenger::write_record(Peer& peer, Kind kind, const Header& header, const void* payload) noexcept {
   RingWriter& ring = peer.ring;
+  const std::size_t record = record_bytes(header.payload);
   if (!ring.has_room(record)) {
     std::byte* const line = area_ + layout_.line(peer.world);
     // Acquire: pairs with return_credit(); this rank's next stores come after the peer's reads of the old records.
     ring.set_consumed(word(line + offsetof(PairLine, consumed)).load(std::memory_order_acquire));
-    if (!ring.has_room(record)) return nullptr;
+    if (!ring.has_room(record)) return false;
   }
-  if (ring.must_wrap(record)) {
+  if (ring.must_wrap(record)) {  // it would pass the ring's end, so it starts at the begin
     const std::uint64_t at = ring.position();
     const std::uint64_t stamp = ring.next_stamp(Kind::wrap);
     put_word(peer, layout_.ring(fabric_.rank) + at, stamp);
     ring.advance(layout_.ring_bytes() - at);
   }
-  return ring.memory() + ring.position();
-}
-
-void Messenger::publish(Peer& peer, std::size_t record, Kind kind) noexcept {
-  RingWriter& ring = peer.ring;
-  const std::uint64_t position = ring.position();
-  const std::uint64_t at = offset_ + layout_.ring(fabric_.rank) + position;
+  std::byte* const here = ring.memory() + ring.position();
+  constexpr std::size_t after_stamp = sizeof header.stamp;
+  std::memcpy(here + after_stamp, reinterpret_cast<const std::byte*>(&header) + after_stamp,
+              sizeof header - after_stamp);
+  if (header.payload > 0) std::memcpy(here + payload_offset(header.payload), payload, header.payload);
+  const bool is_cleared = ring.clear_next(record);
   const std::uint64_t stamp = ring.next_stamp(kind);
   if (peer.area != nullptr) {
     // Release: pairs with RingReader::peek().
-    word(ring.memory() + position).store(stamp, std::memory_order_release);
+    word(here).store(stamp, std::memory_order_release);
   } else {
+    const std::uint64_t there = offset_ + layout_.ring(fabric_.rank) + ring.position();
     transport::Ticket ticket = transport::done;
-    const Status status = peer.channel->put_signal(at + 8, ring.memory() + position + 8, record - 8, at, stamp, ticket);
-    if (!status.ok()) return fail(status);
+    const Status status =
+        peer.channel->put_signal(there + 8, here + 8, is_cleared ? record : record - 8, there, stamp, ticket);
+    if (!status.ok()) {
+      fail(status);
+      return true;
+    }
     if (ticket != transport::done) peer.puts.push_back(ticket);
   }
   ring.advance(record);
@@ -66,86 +71,101 @@ void Messenger::publish(Peer& peer, std::size_t record, Kind kind) noexcept {
     peer.announced = true;
     put_word(peer, layout_.announcement(fabric_.rank), 1);
   }
-  wake(peer);
+  return true;
+}
+
+/// The number of bytes, up to `wanted`, that the peer can keep if no receive matches this rank's messages.
+std::uint64_t Messenger::unmatched_room(Peer& peer, std::uint64_t wanted) noexcept {
+  const auto room = [&]() noexcept {
+    const std::uint64_t used = peer.sent_cost - peer.matched_cost + message_cost;
+    return used < unmatched_max_ ? unmatched_max_ - used : 0;
+  };
+  if (room() < wanted) [[unlikely]]
+    // Relaxed: an old value only makes this rank send less.
+    peer.matched_cost =
+        word(area_ + layout_.line(peer.world) + offsetof(PairLine, matched)).load(std::memory_order_relaxed);
+  return std::min(room(), wanted);
 }
 
 /// False if the message must wait, or goes by rendezvous.
 bool Messenger::try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data,
                           std::size_t bytes) noexcept {
-  if (bytes > eager_max_ || peer.busy || peer.revoked) return false;
-  const std::uint64_t cost = peer.eager_cost + bytes + message_cost;
-  if (cost - peer.matched_cost > eager_budget_) [[unlikely]] {
-    std::byte* const line = area_ + layout_.line(peer.world);
-    // Relaxed: an old value only makes this rank choose rendezvous.
-    peer.matched_cost = word(line + offsetof(PairLine, matched)).load(std::memory_order_relaxed);
-    if (cost - peer.matched_cost > eager_budget_) return false;
-  }
-  const std::size_t record = record_bytes(bytes);
-  std::byte* const at = open_record(peer, record);
-  if (at == nullptr) return false;
-  auto* const header = reinterpret_cast<Header*>(at);
-  header->team = team;
-  header->source = source;
-  header->tag = tag;
-  header->payload = static_cast<std::uint32_t>(bytes);
-  header->bytes = bytes;
-  if (bytes > 0) std::memcpy(header + 1, data, bytes);
-  peer.eager_cost = cost;
-  publish(peer, record, Kind::eager);
+  if (bytes > payload_max_ || peer.busy || peer.revoked || unmatched_room(peer, bytes) < bytes) return false;
+  if (!write_record(peer, Kind::eager, {0, team, source, tag, static_cast<std::uint32_t>(bytes), bytes}, data))
+    return false;
+  peer.sent_cost += bytes + message_cost;
   return true;
 }
 
 /// False if the ring has no room.
-bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
+bool Messenger::push_header(Peer& peer, Operation& send) noexcept {
   const bool was_busy = std::exchange(peer.busy, false);  // the operation is the first that waits
   const bool is_sent = try_eager(peer, send.team, send.source, send.tag, send.data, send.bytes);
   peer.busy = was_busy;
   if (is_sent) {
-    peer.waiting.pop_front();
-    finish(send, {});
+    send.moved = send.granted = send.bytes;
     return true;
   }
-  const bool fits_budget =
-      send.bytes <= eager_max_ && peer.eager_cost + send.bytes + message_cost - peer.matched_cost <= eager_budget_;
-  if (fits_budget) return false;
-  const std::size_t record = record_bytes(sizeof(Remote));
-  std::byte* const at = open_record(peer, record);
-  if (at == nullptr) return false;
-  auto* const header = reinterpret_cast<Header*>(at);
-  header->team = send.team;
-  header->source = send.source;
-  header->tag = send.tag;
-  header->payload = sizeof(Remote);
-  header->bytes = send.bytes;
-  std::memcpy(header + 1, &send.remote, sizeof(Remote));
-  peer.waiting.pop_front();
-  send.stage = Stage::published;
-  publish(peer, record, Kind::rendezvous);
+  const std::uint64_t room = unmatched_room(peer, send.bytes);
+  if (send.bytes <= payload_max_ && room == send.bytes) return false;
+  // The receiver may copy from a window. It copies from itself in any case.
+  const bool is_copied = send.remote.window != 0 || peer.area == nullptr || peer.world == fabric_.rank;
+  send.remote.early = is_copied ? 0 : room;
+  if (!write_record(peer, Kind::rendezvous, {0, send.team, send.source, send.tag, sizeof(Remote), send.bytes},
+                    &send.remote))
+    return false;
+  if (send.remote.early > 0) peer.sent_cost += send.remote.early + message_cost;
+  send.granted = send.remote.early;
+  send.stage = Stage::sending;
   count_move();
   return true;
+}
+
+/// The header of the first waiting send, then the pieces that it may send now. False if the ring has no room.
+bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
+  if (send.stage == Stage::queued && !push_header(peer, send)) return false;
+  while (send.moved < send.granted) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(send.granted - send.moved, payload_max_);
+    if (!write_record(peer, Kind::piece, {0, 0, -1, -1, static_cast<std::uint32_t>(bytes), send.ticket},
+                      send.data + send.moved))
+      return false;
+    send.moved += bytes;
+    count_move();
+  }
+  peer.waiting.pop_front();
+  if (send.stage == Stage::queued || (send.moved == send.bytes && send.bytes > 0))
+    finish(send, {});
+  else
+    send.stage = Stage::published;
+  return true;
+}
+
+/// A receive has matched: the pieces need no memory of the receiver.
+void Messenger::send_rest(Operation& send) noexcept {
+  send.granted = send.bytes;
+  if (send.stage == Stage::sending) return;  // it is still in the list
+  Peer& peer = *send.peer;
+  send.stage = Stage::sending;
+  peer.waiting.push_back(send);
+  mark_busy(peer);
+  push(peer);
 }
 
 /// Writes what waits for room, and completes puts on the wire. Answers first: no order between them and messages.
 int Messenger::push(Peer& peer) noexcept {
   const std::uint64_t before = moves();
+  const std::uint64_t written = peer.ring.written();
   std::size_t done = 0;
   for (; done < peer.controls.size(); ++done) {
     const Control& control = peer.controls[done];
-    const std::size_t record = record_bytes(sizeof control.words);
-    std::byte* const at = open_record(peer, record);
-    if (at == nullptr) break;
-    auto* const header = reinterpret_cast<Header*>(at);
-    header->team = 0;
-    header->source = header->tag = -1;
-    header->payload = sizeof control.words;
-    header->bytes = control.bytes;
-    std::memcpy(header + 1, control.words.data(), sizeof control.words);
-    publish(peer, record, control.kind);
+    if (!write_record(peer, control.kind, {0, 0, -1, -1, sizeof control.words, control.bytes}, control.words.data()))
+      break;
     count_move();
   }
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<std::ptrdiff_t>(done));
   while (peer.controls.empty() && !peer.waiting.is_empty() && failure_.ok())
     if (!push_operation(peer, *peer.waiting.front())) break;
+  if (peer.ring.written() != written) wake(peer);
 
   std::size_t complete = 0;
   for (; complete < peer.puts.size(); ++complete) {
@@ -173,21 +193,13 @@ void Messenger::answer(Peer& peer, const Control& control) noexcept {
   push(peer);
 }
 
-/// words: the send's ticket, the piece's position in the message, the slot, the value of the slot's signal.
+/// words: the send's ticket; between nodes also the piece's position in the message, the slot, the value of its signal.
 void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept {
   Operation* const send = find(words[0]);
-  if (send == nullptr || send->stage != Stage::published) return;  // its call has timed out
+  if (send == nullptr) return;  // its call has timed out
+  if (peer.area != nullptr) return send_rest(*send);
   const auto slot = static_cast<int>(words[2]);
   const std::byte* const from = send->data + words[1];
-  if (peer.area != nullptr) {
-    send->moved += grant.bytes;
-    std::memcpy(peer.area + layout_.slot(slot), from, grant.bytes);
-    // Release: pairs with receive_slots(); the bytes are visible with the signal.
-    word(peer.area + layout_.slot_signal(slot)).store(words[3], std::memory_order_release);
-    wake(peer);
-    if (send->moved == send->bytes) finish(*send, {});
-    return;
-  }
   // The receiver may grant a slot again before this rank has seen the end of the slot's last put.
   while (std::ranges::find(send->pieces, transport::done) == send->pieces.end()) {
     if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);

@@ -2,7 +2,7 @@
 //   hmcrun -np N dying_rank HOW WHERE
 //   HOW:   kill | exit0 | exit3 | abort | segv
 //   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until | recv | recv_any |
-//          send | irecv
+//          send | irecv | recv_part (the victim dies after the first pieces of its message)
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
 #include <signal.h>
 #include <unistd.h>
@@ -56,6 +56,7 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
     forever([&] { request.test(); });
   }
   if (where == "recv") runtime.world().recv(memory.data(), 8, victim, 1);
+  if (where == "recv_part") runtime.world().recv(memory.data(), data_bytes, victim, 1);
   if (where == "recv_any") runtime.world().recv(memory.data(), 8);
   if (where == "send") runtime.world().send(memory.data(), data_bytes, victim, 1);
   if (where == "irecv") runtime.world().irecv(memory.data(), 8, victim, 1).wait();
@@ -108,5 +109,9 @@ int main(int argc, char** argv) {
   const std::int64_t now = hmc::base::now_ns();
   for (int peer = 0; peer < runtime.size(); ++peer) win.put(peer, moment_at, &now, 8);
   win.flush();
+  std::vector<hmc::Request> sent;
+  const std::vector<std::byte> memory(where == "recv_part" ? data_bytes : 0);
+  for (int peer = 0; peer < runtime.size() && !memory.empty(); ++peer)
+    if (peer != victim) sent.push_back(runtime.world().isend(memory, peer, 1));
   die(runtime, how);
 }

@@ -36,8 +36,7 @@ ALLOWED = {
     "runtime/transport/am/ucx": [PUBLIC, *CORE, "runtime/transport", "runtime/transport/am"],
     "runtime/rma": [PUBLIC, *CORE, "runtime/transport"],  # its abstract headers, never a wire
     "runtime/device": [PUBLIC, *CORE, "runtime/transport", "runtime/rma"],
-    "runtime/p2p": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/device",
-                    "runtime/transport/shm/peer_reads.hpp"],
+    "runtime/p2p": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/device"],
     "runtime/pool": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/transport/shm/peer_reads.hpp"],
     "collectives": [PUBLIC, "runtime/base", "runtime/progress", "runtime/rma", "runtime/device", *SCHEDULE, "collectives/select",
                     "collectives/mismatch", "collectives/args/signature.hpp",

@@ -33,10 +33,12 @@ void check_status(const MessageStatus& status, int source, int tag, std::size_t 
   HMC_CHECK_EQ(status.bytes, bytes);
 }
 
-/// 0, 1, odd, around the first line, the largest eager message, a page, the ring and a slot.
-const std::vector<std::size_t> sizes = {0,     1,     7,     8,      31,     32,      33,     63,
-                                        64,    65,    1000,  4096,   8191,   8192,    8193,   16384,
-                                        65535, 65536, 65537, 262144, 262145, 1048576, 3000001};
+/// 0, 1, odd, around the first line, the largest eager message, pieces, a page, the ring, the bytes that are sent
+/// before a receive matches, and a slot.
+const std::vector<std::size_t> sizes = {
+    0,     1,      7,      8,      31,     32,     33,     63,     64,     65,      1000,    2047,   2048,  4096,
+    8191,  8192,   8193,   16255,  16256,  16257,  16384,  24575,  24577,  32511,   32512,   32513,  65535, 65536,
+    65537, 100000, 130048, 262079, 262080, 262081, 262144, 262145, 524289, 1048576, 3000001, 5 << 20};
 
 }  // namespace
 
@@ -72,6 +74,62 @@ HMC_SPMD_TEST(Messages, blocking_pairs_of_every_size) {
     }
   }
   world.barrier();
+}
+
+// All messages arrive before their receives, and each receive takes the last of the remaining ones.
+HMC_SPMD_TEST(Messages, unexpected_messages_of_every_size) {
+  Team& world = me.runtime->world();
+  std::vector<std::vector<std::byte>> out;
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    out.push_back(message(me.rank, 200 + i, sizes[i]));
+    requests.push_back(world.isend(out.back(), me.next(), static_cast<int>(i)));
+  }
+  const auto last = message(me.rank, 300, 40);
+  requests.push_back(world.isend(last, me.next(), 1000));
+  std::vector<std::byte> in(40);
+  check_status(world.recv(in, me.previous(), 1000), me.previous(), 1000, 40);  // overtakes all others
+  HMC_CHECK_CLEAN((Pattern{me.previous(), 300}.verify(in)));
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    in.assign(sizes[i], std::byte{});
+    check_status(world.probe(me.previous(), static_cast<int>(i)), me.previous(), static_cast<int>(i), sizes[i]);
+    check_status(world.recv(in, me.previous(), static_cast<int>(i)), me.previous(), static_cast<int>(i), sizes[i]);
+    HMC_CHECK_CLEAN((Pattern{me.previous(), 200 + i}.verify(in)));
+  }
+  Request::wait_all(requests);
+  world.barrier();
+}
+
+// Both neighbours of each rank exchange with it at once: large and small messages alternate, in flight together.
+HMC_SPMD_TEST(Messages, large_and_small_messages_in_both_directions) {
+  Team& world = me.runtime->world();
+  constexpr std::size_t count = 40;
+  const auto bytes_of = [](std::size_t i) { return i % 2 == 0 ? 24 + i : 5000 * (1 + i * 7 % count); };
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    std::vector<Request> requests;
+    std::vector<std::vector<std::byte>> out, in;
+    std::vector<std::pair<int, std::uint64_t>> from;
+    const auto post = [&] {
+      for (std::size_t i = 0; i < count; ++i)
+        for (const int peer : {me.next(), me.previous()}) {
+          in.emplace_back(bytes_of(i));
+          from.emplace_back(peer, round * count + i);
+          const int direction = me.size > 2 && peer == me.next() ? 1 : 0;  // with 2 ranks both neighbours are one rank
+          requests.push_back(world.irecv(in.back(), peer, direction));
+        }
+    };
+    if (round % 2 == 0) post();
+    for (std::size_t i = 0; i < count; ++i)
+      for (const int peer : {me.next(), me.previous()}) {
+        out.push_back(message(me.rank, round * count + i, bytes_of(i)));
+        const int direction = me.size > 2 && peer == me.previous() ? 1 : 0;
+        requests.push_back(world.isend(out.back(), peer, direction));
+      }
+    if (round % 2 == 1) post();
+    Request::wait_all(requests);
+    for (std::size_t i = 0; i < in.size(); ++i) HMC_CHECK_CLEAN((Pattern{from[i].first, from[i].second}.verify(in[i])));
+    world.barrier();
+  }
 }
 
 HMC_SPMD_TEST(Messages, many_small_messages_keep_their_order) {
@@ -135,7 +193,7 @@ HMC_SPMD_TEST(Messages, receives_match_in_the_order_of_their_calls) {
 
 HMC_SPMD_TEST(Messages, any_source_receives_from_all) {
   Team& world = me.runtime->world();
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{24}, std::size_t{5000}, std::size_t{100000}}) {
+  for (const std::size_t bytes : {0U, 24U, 5000U, 100000U, 1000000U}) {
     std::vector<Request> requests;
     const auto out = message(me.rank, bytes, bytes);
     for (int to = 0; to < me.size; ++to) requests.push_back(world.isend(out, to, me.rank + 10));
@@ -242,7 +300,7 @@ HMC_SPMD_TEST(Messages, unexpected_messages_are_bounded) {
 
 HMC_SPMD_TEST(Messages, truncation_names_both_sides_and_drops_the_message) {
   Team& world = me.runtime->world();
-  for (const std::size_t bytes : {std::size_t{100}, std::size_t{100000}}) {
+  for (const std::size_t bytes : {100U, 20000U, 100000U, 1000000U}) {
     for (const bool starts : {false, true}) {
       const auto out = message(me.rank, 21, bytes);
       Request sent = world.isend(out, me.next(), 6);
