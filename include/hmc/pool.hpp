@@ -68,14 +68,15 @@ enum class PoolWay : std::uint8_t {
   load_store,    ///< host memory, mapped here: "shm"
   process_copy,  ///< host memory, copied by the kernel (process_vm_readv): "process"
   mapped,        ///< device memory, mapped here; the device copies: "device"
-  verbs,         ///< RDMA: "verbs"
+  verbs,         ///< RDMA: "verbs". By this way and the next two, a device part is reached through its owner's memory
   ucx,           ///< "ucx"
   tcp,           ///< "tcp"
   staged,        ///< the owner copies, with messages over the store: "staged". Works always, and is slow
 };
 HMC_API const char* name_of(PoolWay way) noexcept;
 
-/// The way to one part of one member, and why; `why` names the ways that were tried before and failed.
+/// The way to one part of one member, and why; `why` names the ways that were tried before and failed, at the join or
+/// during a copy.
 struct PoolPath {
   PoolWay way = PoolWay::none;
   std::string why;
@@ -125,9 +126,10 @@ struct PoolCounter {
 /// has returned, every member can access the new one.
 ///
 /// COPIES throw Error{peer_failed} if a member that they access isn't one, before or during the copy (then some bytes
-/// may have been written), and Error{out_of_range} beyond a part. They never fault: the pages of a part stay mapped
-/// until the copies that use them have ended. Memory that is stored to by load and store is under the caller's own
-/// rules: after the leave an access of its address faults.
+/// may have been written), and Error{out_of_range} beyond a part. If a way fails while its member lives, the copy is
+/// repeated by the next way. They never fault: the pages of a part stay mapped until the copies that use them have
+/// ended. Memory that is stored to by load and store is under the caller's own rules: after the leave an access of its
+/// address faults.
 ///
 /// ERRORS. After the end of the store, join, leave and control calls throw Error{peer_failed}, the list of members no
 /// longer changes, and copies between the members continue.
