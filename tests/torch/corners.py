@@ -151,7 +151,7 @@ def test_polls_beside_a_receive():
         """)
 
 
-def test_group_goes_on_after_a_message_of_another_size():
+def test_group_after_a_message_of_another_size():
     """Its last message still arrives after the rank has left."""
     job(2, """
         group = dist.new_group()
