@@ -282,8 +282,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   settings.message_bytes = layout.bytes();
   collectives::attach(*world, settings);
   const auto& arena = static_cast<const collectives::State&>(*world->collectives).schedules().arena();
-  world->messages =
-      std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
+  world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
   // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
