@@ -24,7 +24,7 @@ void run(base::ByteView input) {
   if (const auto message = Message::decode(input))
     require(message->encode() == base::Bytes(input.begin(), input.end()));
   if (const auto copy = StagedCopy::decode(input)) {
-    const std::size_t data = copy->writes ? copy->size : 0;
+    const std::size_t data = copy->writes && copy->half < 0 ? copy->size : 0;
     require(copy->size <= StagedCopy::most_bytes && input.size() == StagedCopy::header_bytes + data);
   }
   try {
@@ -45,7 +45,8 @@ void add_seeds(const std::function<void(base::ByteView)>& add) {
   message.text = "tcp,ucx";
   message.bytes.resize(9);
   add(message.encode());
-  add(StagedCopy{1, false, 100, 5}.encode());
+  add(StagedCopy{1, false, -1, 100, 5}.encode());
+  add(StagedCopy{0, true, 1, 100, 5}.encode());
   Card card;
   card.tag = "even";
   add(card.encode());
