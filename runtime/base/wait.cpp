@@ -137,7 +137,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
   if ((sleeps_ || (looks_around_ && look_around())) && yield_first(ready, context, start, timeout)) return {};
   const ActivityScope posted(page_.activity(local_index_), note);
   std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
-  std::int64_t previous = now_ns();
+  std::int64_t previous = start;
   struct Sleep {
     Waiter& waiter;
     bool is_counted = false;

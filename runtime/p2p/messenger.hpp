@@ -37,10 +37,9 @@ struct Call {
 
 /// Sends.
 ///  - eager: the bytes go into the receiver's ring with the header. The send is complete.
-///  - rendezvous: the header goes into the ring. On a node the bytes follow in pieces through the ring: the first ones
-///  at
-///    once, the rest when the receiver answers `grant`. From a window the receiver copies them itself, and answers
-///    `finished`. Between nodes it grants slots of its own memory, and the sender puts pieces there.
+///  - rendezvous: the header goes into the ring. On a node the bytes follow in pieces through the ring: the first
+///    ones at once, the rest when the receiver answers `grant`. From a window the receiver copies them itself, and
+///    answers `finished`. Between nodes it grants slots of its own memory, and the sender puts pieces there.
 ///
 /// Flow control. A send without room in the ring waits (isend: stays in flight), in order. The receiver moves messages
 /// without a receive out of the ring, so a ring never blocks a later message that has a receive. Their memory is

@@ -56,10 +56,9 @@ constexpr Kind kind_of(std::uint64_t stamp) noexcept { return static_cast<Kind>(
 //  - The sender writes a record's bytes. If the first word after the record is by chance the number of the record that
 //    comes next, it clears that word: the place is free, since otherwise an older stamp is there. Then it writes the
 //    stamp: by a release store, or by the wire's put_signal.
-//  - The receiver loads the stamp with acquire, so it sees the bytes and the cleared word, and copies the bytes. Later
-//  it
-//    returns the number of consumed bytes by a release store (or put_signal). It never writes to the ring: the lines
-//    would move between the cores once more.
+//  - The receiver loads the stamp with acquire, so it sees the bytes and the cleared word, and copies the bytes.
+//    Later it returns the number of consumed bytes by a release store (or put_signal). It never writes to the ring:
+//    the lines would move between the cores once more.
 //  - The sender loads that number with acquire before it reuses the lines: its stores come after the receiver's loads.
 // A record takes less than a quarter of the ring, and the receiver returns the number at the latest after a quarter. So
 // a sender that waits for room waits for a record that the receiver hasn't consumed.
