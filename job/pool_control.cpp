@@ -138,7 +138,8 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
   while ((result = bootstrap::connect_unix(local_name, socket)) == bootstrap::ConnectResult::busy && !is_over())
     (void)::poll(nullptr, 0, 1);
   if (result == bootstrap::ConnectResult::busy)
-    throw Error(Code::timeout, "Pool::join", "a member of this node accepts no connection");
+    throw Error(Code::timeout, "Pool::join",
+                fmt::format("the member at {} on this node accepts no connection", local_name));
   if (result != bootstrap::ConnectResult::connected || !access_.admits(socket.get())) return {};
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &share_limit);
   connection.send_encoded(share_type, share_message(Code::success, mine.bytes), duplicates(mine.fds));
@@ -156,7 +157,10 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
     if (connection.ended())
       throw Error(Code::peer_failed, "Pool::join",
                   "a member of this node closed the connection: " + connection.fault());
-    if (is_over()) throw Error(Code::timeout, "Pool::join", "a member of this node doesn't answer");
+    if (is_over())
+      throw Error(Code::timeout, "Pool::join",
+                  fmt::format("the member at {} on this node doesn't answer{}", local_name,
+                              base::is_interrupted() ? ", and the program interrupted the wait" : ""));
     bootstrap::move_or_sleep(connection, std::min<int>(deadline.left_ms(), base::interrupt_interval_ns / 1'000'000));
   }
 }

@@ -25,7 +25,8 @@ class SharedStore final : private StoreSink {
   void on_end(ControlPeer& peer);
   bool has(const ControlPeer& peer) const noexcept { return owners_.contains(&peer); }
 
-  /// A client that leaves more than this unread, and reads nothing for a time, is disconnected.
+  /// A client that reads nothing for a time is disconnected if it leaves more than this unread, or if large answers to
+  /// others wait for its.
   static constexpr std::size_t most_unread_bytes = std::size_t{256} << 20;
   static constexpr std::chrono::seconds reads_within{10};
 

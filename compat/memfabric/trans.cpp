@@ -79,25 +79,23 @@ class TransferEngine::Slot {
  public:
   explicit Slot(TransferEngine& engine) : engine_(engine) {
     std::unique_lock lock(engine.slots_mutex_);
-    const auto free = [&] { return std::find(engine.slots_in_use_.begin(), engine.slots_in_use_.end(), false); };
-    engine.slot_freed_.wait(lock, [&] { return free() != engine.slots_in_use_.end(); });
-    index_ = static_cast<std::size_t>(free() - engine.slots_in_use_.begin());
-    engine.slots_in_use_[index_] = true;
+    const auto free = [&] { return std::find(engine.slots_.begin(), engine.slots_.end(), slot_free); };
+    if (!engine.slot_freed_.wait_for(lock, engine.timeout_, [&] { return free() != engine.slots_.end(); }))
+      throw Failure(SMEM_TIMEOUT, "the transfers of other threads don't end");
+    index_ = static_cast<std::size_t>(free() - engine.slots_.begin());
+    engine.slots_[index_] = slot_in_use;
   }
-  ~Slot() {
-    {
-      const std::lock_guard lock(engine_.slots_mutex_);
-      engine_.slots_in_use_[index_] = false;
-    }
-    engine_.slot_freed_.notify_one();
-  }
+  ~Slot() { engine_.set_slot(index_, state_); }
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
   std::uint64_t at() const noexcept { return index_ * slot_bytes; }
+  /// A request to this rank has timed out: it may still be executed.
+  void is_late(int rank) noexcept { state_ = rank; }
 
  private:
   TransferEngine& engine_;
   std::size_t index_ = 0;
+  int state_ = slot_free;
 };
 
 /// Pieces that fit into a slot.
@@ -113,7 +111,7 @@ TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout time
   PoolOptions options;
   options.name = "trans";
   options.most_members = most_peers;
-  options.host_bytes = slots_in_use_.size() * slot_bytes;
+  options.host_bytes = slots_.size() * slot_bytes;
   pool_ = Pool::create(store_, options);
   pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
   pool_.join(timeout_);
@@ -151,9 +149,27 @@ int TransferEngine::find_peer(const std::string& peer, bool fresh) {
   return peers_[peer] = rank;
 }
 
+std::vector<std::size_t> TransferEngine::late_slots(int rank) {
+  const std::lock_guard lock(slots_mutex_);
+  std::vector<std::size_t> late;
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i] == rank) late.push_back(i);
+  return late;
+}
+
+void TransferEngine::set_slot(std::size_t index, int state) {
+  {
+    const std::lock_guard lock(slots_mutex_);
+    slots_[index] = state;
+  }
+  slot_freed_.notify_one();
+}
+
 void TransferEngine::ask(int rank, const std::string& request) {
+  const std::vector<std::size_t> late = late_slots(rank);
   // The reply: a code, and the text of a failure.
   const std::string reply = pool_.call(rank, request, timeout_);
+  for (const std::size_t slot : late) set_slot(slot, slot_free);
   std::int32_t code = SMEM_ERROR;
   require(reply.size() >= sizeof code, "the reply is malformed");
   std::memcpy(&code, reply.data(), sizeof code);
@@ -217,7 +233,18 @@ void TransferEngine::transfer_after(void* stream, TransferKind kind, const std::
 
 void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string& peer,
                                  std::span<const TransferPiece> pieces) {
-  const Slot slot(*this);
+  if (!late_slots(rank).empty()) ask(rank, encode(Request::check, peer, {}, 0));
+  Slot slot(*this);
+  try {
+    transfer_by(slot, rank, kind, peer, pieces);
+  } catch (const Error& error) {
+    if (error.code() == Code::timeout) slot.is_late(rank);
+    throw;
+  }
+}
+
+void TransferEngine::transfer_by(const Slot& slot, int rank, TransferKind kind, const std::string& peer,
+                                 std::span<const TransferPiece> pieces) {
   std::uint64_t total = 0;
   for (const TransferPiece& piece : pieces) total += piece.bytes;
   if (pieces.size() > most_pieces || total > slot_bytes) {  // several requests, of which the first one could pass

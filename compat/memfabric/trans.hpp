@@ -82,9 +82,13 @@ class TransferEngine {
   void take_name();
   int find_peer(const std::string& peer, bool fresh);
   void transfer_to(int rank, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
+  void transfer_by(const Slot& slot, int rank, TransferKind kind, const std::string& peer,
+                   std::span<const TransferPiece> pieces);
   void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at);
   std::string serve(int from, std::string_view request);
   void ask(int rank, const std::string& request);
+  std::vector<std::size_t> late_slots(int rank);
+  void set_slot(std::size_t index, int state);
 
   Store store_;
   std::string name_;
@@ -94,7 +98,10 @@ class TransferEngine {
   RegisteredMemory memory_;
   std::mutex slots_mutex_;
   std::condition_variable slot_freed_;
-  std::array<bool, 4> slots_in_use_{};  // of the caller's part: one transfer each
+  static constexpr int slot_free = -2, slot_in_use = -1;
+  // Of the caller's part: one transfer each. Other values: the rank to which a request has timed out. It executes
+  // requests in their order, so the slot is free again after the answer to a later one.
+  std::array<int, 4> slots_{slot_free, slot_free, slot_free, slot_free};
   std::mutex peers_mutex_;
   std::map<std::string, int> peers_;
 };

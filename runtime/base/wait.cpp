@@ -36,7 +36,7 @@ constexpr std::int64_t quick_ns = 100'000;
 constexpr std::int64_t slow_yield_ns = 1'000'000;
 constexpr std::int64_t polls_after_slow_yield_ns = 100'000'000;
 /// If a round of a wait takes longer, this process was stopped, and perhaps the awaited rank too (SIGSTOP to the job, a
-/// paused virtual machine). That time doesn't count for deadlines.
+/// paused virtual machine). That time doesn't count for deadlines. Several such rounds in a row are something else.
 constexpr std::int64_t longest_round_ns = 1'000'000'000;
 /// A rank that was on the same core then may have moved since.
 constexpr std::int64_t old_look_ns = 10'000'000;
@@ -138,6 +138,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
   const ActivityScope posted(page_.activity(local_index_), note);
   std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
   std::int64_t previous = start;
+  bool was_stopped = false;  // in the last round
   struct Sleep {
     Waiter& waiter;
     bool is_counted = false;
@@ -156,12 +157,15 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
     const Status aborted = page_.aborted();
     if (!aborted.ok()) return aborted;
     const std::int64_t now = now_ns();
-    if (const std::int64_t round = now - previous; round > longest_round_ns) [[unlikely]] {
+    const std::int64_t round = now - previous;
+    previous = now;
+    const bool is_long = round > longest_round_ns;
+    if (is_long && !was_stopped) [[unlikely]] {
       start += round;
       if (limit != INT64_MAX) limit += round;
       if (next_report != INT64_MAX) next_report += round;
     }
-    previous = now;
+    was_stopped = is_long;
     if (note.watch != nullptr) {
       if (const Status status = note.watch->look(note, now); !status.ok()) return status;
     }

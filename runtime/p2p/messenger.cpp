@@ -440,10 +440,17 @@ void Messenger::abandon(std::uint64_t ticket) noexcept {
 
 /// In a long wait for note.peer; -1: for any rank.
 Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
-  if (note.peer >= 0 && note.activity != base::Activity::send) {
+  if (note.activity != base::Activity::send) {
     const auto guard = hold();
-    if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
-      return Status::failure(Code::error, "an earlier send of the rank has timed out", note.peer);
+    const auto revoked = [](int rank) noexcept {
+      return Status::failure(Code::error, "an earlier send of the rank has timed out", rank);
+    };
+    for (Peer* const sender : senders_)  // no further pieces will arrive
+      while (!sender->arriving.is_empty() && is_revoked(*sender))
+        finish(*sender->arriving.pop_front(), revoked(sender->world));
+    if (note.peer >= 0)
+      if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
+        return revoked(note.peer);
   }
   int closing = note.peer;
   if (note.peer >= 0) {

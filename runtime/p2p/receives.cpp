@@ -142,7 +142,7 @@ void Messenger::return_credit(Peer& peer) noexcept {
   if (peer.area != nullptr) {
     // Relaxed: the next store publishes it, and an old value does no harm.
     word(peer.area + line + offsetof(PairLine, matched)).store(peer.matched, std::memory_order_relaxed);
-    // Release: pairs with open_record(). This rank's reads and clears of the consumed records come before.
+    // Release: pairs with write_record(). This rank's reads of the consumed records come before.
     word(peer.area + line + offsetof(PairLine, consumed)).store(peer.inbox.release(), std::memory_order_release);
     wake(peer);
   } else {
@@ -211,7 +211,9 @@ void Messenger::deliver(Operation& receive, Peer& peer, const Envelope& message,
       return finish(receive, Status::failure(Code::error, "the sender's call has timed out", peer.world));
   }
   finish(receive, outcome);
-  if (!message.is_eager) answer(peer, {Kind::finished, 0, {message.remote.request, 0, 0, 0}});
+  // A send whose bytes all were early has ended.
+  if (!message.is_eager && (message.bytes == 0 || message.remote.early < message.bytes))
+    answer(peer, {Kind::finished, 0, {message.remote.request, 0, 0, 0}});
 }
 
 void Messenger::receive_pieces(Operation& receive, Peer& peer, const Envelope& message,

@@ -74,7 +74,7 @@ bool Messenger::write_record(Peer& peer, Kind kind, const Header& header, const 
   return true;
 }
 
-/// The number of bytes, up to `wanted`, that the peer can keep if no receive matches this rank's messages.
+/// The number of bytes, up to `wanted` (at least 1), that the peer can keep if no receive matches this rank's messages.
 std::uint64_t Messenger::unmatched_room(Peer& peer, std::uint64_t wanted) noexcept {
   const auto room = [&]() noexcept {
     const std::uint64_t used = peer.sent_cost - peer.matched_cost + message_cost;
@@ -90,7 +90,8 @@ std::uint64_t Messenger::unmatched_room(Peer& peer, std::uint64_t wanted) noexce
 /// False if the message must wait, or goes by rendezvous.
 bool Messenger::try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data,
                           std::size_t bytes) noexcept {
-  if (bytes > payload_max_ || peer.busy || peer.revoked || unmatched_room(peer, bytes) < bytes) return false;
+  const std::uint64_t wanted = std::max<std::uint64_t>(bytes, 1);  // an empty message needs memory, too
+  if (bytes > payload_max_ || peer.busy || peer.revoked || unmatched_room(peer, wanted) < wanted) return false;
   if (!write_record(peer, Kind::eager, {0, team, source, tag, static_cast<std::uint32_t>(bytes), bytes}, data))
     return false;
   peer.sent_cost += bytes + message_cost;
@@ -106,11 +107,12 @@ bool Messenger::push_header(Peer& peer, Operation& send) noexcept {
     send.moved = send.granted = send.bytes;
     return true;
   }
-  const std::uint64_t room = unmatched_room(peer, send.bytes);
-  if (send.bytes <= payload_max_ && room == send.bytes) return false;
+  const std::uint64_t wanted = std::max<std::uint64_t>(send.bytes, 1);
+  const std::uint64_t room = unmatched_room(peer, wanted);
+  if (send.bytes <= payload_max_ && room == wanted) return false;
   // The receiver may copy from a window. It copies from itself in any case.
   const bool is_copied = send.remote.window != 0 || peer.area == nullptr || peer.world == fabric_.rank;
-  send.remote.early = is_copied ? 0 : room;
+  send.remote.early = is_copied ? 0 : std::min<std::uint64_t>(room, send.bytes);
   if (!write_record(peer, Kind::rendezvous, {0, send.team, send.source, send.tag, sizeof(Remote), send.bytes},
                     &send.remote))
     return false;

@@ -83,6 +83,10 @@ struct Copies::WayFailed {
   const Member* member;
   PoolWay way;
   Status status;
+  std::string why() const {
+    if (way == PoolWay::process_copy && status.sys_errno != 0) return std::strerror(status.sys_errno);
+    return status.what != nullptr ? status.what : "the copy failed";
+  }
 };
 
 void Copies::check_way(const Status& status, const Side& side) {
@@ -249,10 +253,7 @@ void Copies::run_once(const Batch& batch) {
 void Copies::fall_back(const WayFailed& failed) {
   const StagedCopy nothing{static_cast<std::uint8_t>(failed.part), false, -1, 0, 0};
   (void)members_.call(failed.rank, Message::Kind::staged, nothing.encode(), deadline());
-  const std::string why = failed.way == PoolWay::process_copy && failed.status.sys_errno != 0
-                              ? std::strerror(failed.status.sys_errno)
-                              : std::string(failed.status.what != nullptr ? failed.status.what : "the copy failed");
-  if (failed.member->failed->add(failed.part, why))
+  if (failed.member->failed->add(failed.part, failed.why()))
     members_.report_failed_way(failed.rank, failed.part, *failed.member);
 }
 
@@ -349,6 +350,9 @@ void Copies::transfer_by_place(const Side& side, std::uint64_t at, std::byte* lo
   const std::size_t half_bytes = OwnParts::half_of_a_place(members_.options().most_members);
   const std::size_t chunks = (bytes + half_bytes - 1) / half_bytes;
   const std::lock_guard one_at_a_time(places_[static_cast<std::size_t>(side.rank)]);
+  if (side.member->failed->has(side.part))  // the transfer before this one: the owner may still access the place
+    throw WayFailed{side.rank, side.part, side.member, side.way,
+                    Status::failure(Code::closed, "an earlier transfer failed", side.rank)};
   std::deque<std::uint64_t> asked;  // requests to the owner, of successive chunks
   const auto size_of = [&](std::size_t chunk) { return std::min(half_bytes, bytes - chunk * half_bytes); };
   const auto ask = [&](std::size_t chunk) {
@@ -371,6 +375,11 @@ void Copies::transfer_by_place(const Side& side, std::uint64_t at, std::byte* lo
       one.get(members_.endpoint(), side, there, here, size_of(chunk));
     one.finish();
   };
+  // The owner may still access the place, so it isn't used again.
+  const auto give_up = [&](const std::string& why) {
+    if (side.member->failed->add(side.part, why)) members_.report_failed_way(side.rank, side.part, *side.member);
+    for (const std::uint64_t id : asked) members_.forget_call(id);
+  };
   try {
     if (!writes)
       for (std::size_t chunk = 0; chunk < std::min<std::size_t>(chunks, 2); ++chunk) ask(chunk);
@@ -386,13 +395,11 @@ void Copies::transfer_by_place(const Side& side, std::uint64_t at, std::byte* lo
       }
     }
     while (!asked.empty()) await_first();
-  } catch (...) {
-    // The owner may still access the place, so it isn't used again.
-    side.member->failed->add(side.part, "a transfer through the owner's memory failed");
-    while (!asked.empty()) {
-      members_.forget_call(asked.front());
-      asked.pop_front();
-    }
+  } catch (const WayFailed& failed) {
+    give_up(failed.why());
+    throw;
+  } catch (const Error& error) {
+    give_up(error.detail().message);
     throw;
   }
 }

@@ -8,8 +8,9 @@ namespace hmc::pool {
 
 bool FailedWays::add(PoolPart part, const std::string& why) {
   const std::lock_guard guard(lock_);
-  if (failed_[index(part)].load(std::memory_order_relaxed)) return false;
+  if (failed_[index(part)].load(std::memory_order_relaxed)) return false;  // relaxed: written under the lock only
   why_[index(part)] = why;
+  // Release: pairs with has(). The reason itself is read under the lock.
   failed_[index(part)].store(true, std::memory_order_release);
   return true;
 }

@@ -19,6 +19,7 @@ namespace hmc::pool {
 /// The ways to a member's parts that have failed while it was a member. Threads: any.
 class FailedWays {
  public:
+  /// Acquire: pairs with add(), so a copy that sees it comes after the transfer that failed.
   bool has(PoolPart part) const noexcept { return failed_[index(part)].load(std::memory_order_acquire); }
   /// False if the way has failed before; the first reason is kept.
   bool add(PoolPart part, const std::string& why);

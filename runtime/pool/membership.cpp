@@ -405,7 +405,15 @@ void Membership::on_post(int from, base::ByteView bytes) {
     note_candidate(from, *shared);
     service_->run([this, from, shared] { answer_offer(from, *shared); });
   }
-  if (shared->kind == Message::Kind::staged) copies_->run([this, from, shared] { answer_call(from, *shared); });
+  if (shared->kind == Message::Kind::staged) {
+    const auto join_of_sender = [this, from] {
+      const std::lock_guard guard(lock_);
+      return known(from).join;
+    };
+    copies_->run([this, from, shared, join_of_sender, join = join_of_sender()] {
+      if (join == join_of_sender()) answer_call(from, *shared);  // otherwise its place is another member's now
+    });
+  }
   if (shared->kind == Message::Kind::call) handlers_->run([this, from, shared] { answer_call(from, *shared); });
 }
 

@@ -52,7 +52,7 @@ OwnParts::OwnParts(const PoolOptions& options) {
     const std::size_t bytes = staging_ > 0 ? staging_ + places : options.host_bytes;
     const auto segment = base::Segment::create(bytes);
     if (options.host_bytes > 0)
-      segment->populate(0, options.host_bytes);  // the pages of the staging memory appear at their first use
+      segment->populate(0, options.host_bytes);  // the staging memory: at its first use, or by a wire that pins it
     if (options.host_bytes > 0) host_ = memory::adopt_segment(segment, 0, options.host_bytes);
     exposed_ = staging_ > 0 ? memory::adopt_segment(segment, 0, bytes) : host_;
   }

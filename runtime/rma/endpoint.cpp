@@ -53,10 +53,19 @@ Endpoint::Endpoint(std::shared_ptr<memory::Allocation> buffer, std::shared_ptr<m
   control_region_.base = control_->base();
   control_region_.bytes = most_peers * words_bytes;
   control_region_.segment = control_;
-  for (const auto& wire : wires_) {
-    keys_.push_back(wire->register_region(region_));
-    control_keys_.push_back(wire->register_region(control_region_));
+  Wires usable;
+  for (auto& wire : wires_) {
+    try {
+      base::Bytes control_key = wire->register_region(control_region_);
+      keys_.push_back(wire->register_region(region_));
+      control_keys_.push_back(std::move(control_key));
+      usable.push_back(std::move(wire));
+    } catch (const Error& error) {  // such as the limit of locked memory
+      if (&wire == &wires_.back() && usable.empty()) throw;
+      log_.warn("{} isn't used: {} bytes can't be registered: {}", wire->name(), region_.bytes, error.detail().message);
+    }
   }
+  wires_ = std::move(usable);
 }
 
 Endpoint::~Endpoint() {

@@ -191,6 +191,41 @@ TEST_P(MessagesFailure, large_send_that_times_out_fails_the_pair) {
   });
 }
 
+// The receive was posted for any source, so its wait begins without a peer.
+TEST_P(MessagesFailure, large_send_that_times_out_fails_a_receive_from_any_source) {
+  if (nodes() > 1) GTEST_SKIP() << "between nodes no byte is sent before a receive matches";
+  std::barrier step(ranks());
+  std::vector<std::byte> huge(16 << 20), into(huge.size());
+  run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    if (runtime.rank() == last()) {
+      Request request = world.irecv(into.data(), into.size(), any_source, 1);
+      {
+        const std::lock_guard guard(fabric_of(runtime).background.lock());  // its progress thread does nothing
+        step.arrive_and_wait();
+        step.arrive_and_wait();  // the send has timed out
+      }
+      set_deadline(runtime, 60s);
+      try {
+        request.wait();
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::error) << error.what();
+        EXPECT_EQ(error.peer(), 0) << error.what();
+      }
+    } else {
+      step.arrive_and_wait();
+      if (runtime.rank() == 0) {
+        set_deadline(runtime, 1s);
+        EXPECT_THROW(world.send(huge.data(), huge.size(), last(), 1), Error);
+        set_deadline(runtime, 60s);
+      }
+      step.arrive_and_wait();
+    }
+    step.arrive_and_wait();
+  });
+}
+
 // The receive takes the first pieces only. The others don't reach its buffer, and later messages arrive.
 TEST_P(MessagesFailure, receive_that_times_out_drops_the_rest_of_its_message) {
   if (nodes() > 1) GTEST_SKIP() << "between nodes the send waits for slots";

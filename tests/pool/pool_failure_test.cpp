@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -33,10 +32,13 @@ PoolOptions options_for(const std::string& name, int size) {
   options.name = name;
   options.most_members = size;
   options.host_bytes = part_bytes;
+  if (name == "lost") options.device_bytes = part_bytes;
   return options;
 }
 
-/// A process that joins, fills its part and sleeps until it is killed.
+std::uint64_t call_of(PoolPart part) { return part == PoolPart::host ? 1 : 2; }
+
+/// A process that joins, fills its parts and sleeps until it is killed.
 pid_t start_member(const std::string& name, int size, int node) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
@@ -47,6 +49,11 @@ pid_t start_member(const std::string& name, int size, int node) {
     Pool pool = Pool::create(Store::connect(), options);
     const int rank = pool.join();
     Pattern{rank, 1}.fill({static_cast<std::byte*>(pool.address(rank, PoolPart::host)), part_bytes});
+    if (options.device_bytes > 0) {
+      std::vector<std::byte> data(part_bytes);
+      Pattern{rank, call_of(PoolPart::device)}.fill(data);
+      pool.copy(pool.address(rank, PoolPart::device), data.data(), part_bytes);
+    }
     pool.store().set(fmt::format("filled{}", ::getpid()), std::to_string(rank));
     for (;;) ::pause();
   } catch (const std::exception& error) {
@@ -247,27 +254,41 @@ void a_lost_connection_continues_by_the_next_way(int size) {
   const auto ranks = scene.observe();
   Pool& pool = scene.pool;
   const int rank = ranks.back();  // on the other node
-  HMC_CHECK(pool.path(rank, PoolPart::host).way == PoolWay::tcp);
   void* const there = pool.address(rank, PoolPart::host);
-  std::atomic<int> copied{0};
   std::atomic<bool> ends{false};
-  std::thread copier([&] {  // before, during and after the loss
-    std::vector<std::byte> data(part_bytes);
-    for (; !ends; ++copied) {
-      std::fill(data.begin(), data.end(), std::byte{0});
-      pool.copy(data.data(), there, part_bytes);
-      check_pattern({rank, 1}, data.data(), part_bytes);
-    }
-  });
-  wait_until([&] { return copied >= 3; });
+  // Before, during and after the loss. Two threads share the place for the device part.
+  struct Copier {
+    PoolPart part;
+    std::atomic<int> copied;
+    std::thread thread;
+  };
+  Copier copiers[] = {{PoolPart::host, {}, {}}, {PoolPart::device, {}, {}}, {PoolPart::device, {}, {}}};
+  for (Copier& each : copiers) {
+    HMC_CHECK(pool.path(rank, each.part).way == PoolWay::tcp);
+    each.thread = std::thread([&] {
+      std::vector<std::byte> data(part_bytes);
+      for (; !ends; ++each.copied) {
+        std::fill(data.begin(), data.end(), std::byte{0});
+        pool.copy(data.data(), pool.address(rank, each.part), part_bytes);
+        check_pattern({rank, call_of(each.part)}, data.data(), part_bytes);
+      }
+    });
+  }
+  const auto await_copies = [&] {
+    for (Copier& each : copiers) wait_until([&, wanted = each.copied + 3] { return each.copied >= wanted; });
+  };
+  await_copies();
   HMC_CHECK(shut_down_connections(std::getenv("HMC_STORE")) > 0);
-  const int before = copied;
-  wait_until([&] { return copied >= before + 3; });
+  await_copies();
   ends = true;
-  copier.join();
-  const PoolPath path = pool.path(rank, PoolPart::host);
-  HMC_CHECK_MSG(path.way == PoolWay::staged && path.why.find("tcp failed: ") != std::string::npos, "{}", path.why);
-  std::printf("%s: %s\n", name_of(path.way), path.why.c_str());
+  for (Copier& each : copiers) each.thread.join();
+  for (const PoolPart part : {PoolPart::host, PoolPart::device}) {
+    const PoolPath path = pool.path(rank, part);
+    const std::size_t reason = path.why.find("tcp failed: ");
+    HMC_CHECK_MSG(path.way == PoolWay::staged && reason != std::string::npos, "{}", path.why);
+    HMC_CHECK_MSG(path.why.find("an earlier transfer") == std::string::npos, "{}", path.why);
+    std::printf("%s: %s\n", name_of(path.way), path.why.c_str());
+  }
   // A batch with members of both nodes.
   std::vector<std::byte> data(part_bytes), back(part_bytes);
   std::vector<PoolCopy> puts, gets;

@@ -1,8 +1,11 @@
 // TRANS: transfers between registered memory of named peers.
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <thread>
 
 #include "tests/compat/memfabric/support.hpp"
+#include "tests/multirank/stopped_peer.hpp"
 
 namespace hmc::memfabric_test {
 namespace {
@@ -229,6 +232,45 @@ HMC_SPMD_TEST(Trans, threads_transfer_at_once) {
         Pattern({t % 2 == 0 ? me.previous() : me.next(), call}).verify(std::span(memory).subspan(at, each)));
   }
   barrier(me);
+}
+
+/// Rank 1's process is stopped while a thread of rank 0 writes to it.
+HMC_SPMD_TEST(Trans, stopped_peer_does_not_delay_a_transfer_to_another) {
+  if (me.size < 3) hmc::spmd::skip("it needs two peers");
+  const TransPeer peer(me);
+  constexpr std::uint64_t bytes = MiB + 5;
+  std::vector<std::byte> memory(bytes);
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), memory.size(), 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  Window window = Window::create(me.runtime->world(), 64);
+  barrier(me);
+  const auto write = [&](int to) {
+    const auto data = pattern(me.rank, static_cast<std::uint64_t>(to), bytes);
+    void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(to)]);
+    return smem_trans_write(peer.handle, data.data(), id_of(to).c_str(), remote, bytes);
+  };
+  if (me.rank == 0) {
+    std::atomic<bool> is_done{false};
+    std::int32_t code = SMEM_ERROR;
+    auto standing = std::make_unique<hmc::spmd::Standing>(window, 0);
+    std::thread blocked([&] {
+      code = write(1);
+      is_done = true;
+    });
+    std::int32_t other = SMEM_OK;
+    for (int i = 0; i < 50 && other == SMEM_OK; ++i) other = write(2);  // meanwhile the thread has begun
+    const bool was_blocked = !is_done;
+    standing.reset();
+    blocked.join();
+    HMC_CHECK_EQ(other, SMEM_OK);
+    HMC_CHECK(was_blocked);
+    HMC_CHECK_EQ(code, SMEM_OK);
+  } else if (me.rank == 1) {
+    hmc::spmd::stand_still(window, 0, 0);
+  }
+  barrier(me);
+  if (me.rank == 1 || me.rank == 2) HMC_CHECK_CLEAN(Pattern({0, static_cast<std::uint64_t>(me.rank)}).verify(memory));
+  window.close();
 }
 
 HMC_SPMD_TEST(Trans, submitted_transfers_are_in_the_order_of_a_stream) {
