@@ -5,7 +5,7 @@ import sys
 import tempfile
 import textwrap
 
-from jobs import finds_backends, hmcrun, job, main, old, run
+from jobs import hmcrun, job, main, run
 
 # ---- buffers
 
@@ -73,7 +73,7 @@ def test_tensor_of_a_send_that_timed_out():
     """The peer may receive it later: the data, or an error, but nothing else."""
     for size in (10, 20000, 3000000):
         output = job(2, f"""
-            group = dist.new_group(timeout=timedelta(seconds=1))
+            group = dist.new_group(timeout=timedelta(seconds=4))
             if rank == 0:
                 tensor = torch.full(({size},), 7.0)
                 try:
@@ -151,6 +151,63 @@ def test_polls_beside_a_receive():
         """)
 
 
+def test_threads_after_polls():
+    """The thread that looks at polled messages ends, although the messages go on."""
+    job(2, """
+        dist.barrier()
+        if rank == 0:
+            def threads():
+                return len(os.listdir("/proc/self/task"))
+            work = dist.irecv(torch.zeros(3), 1, tag=5)
+            before = threads()
+            thread = threading.Thread(target=dist.recv, args=(torch.zeros(3), 1), kwargs={"tag": 6})
+            thread.start()
+            end = time.monotonic() + 1  # several slices of the other thread's wait
+            while time.monotonic() < end:
+                assert not work.is_completed()
+            dist.send(torch.zeros(3), 1, tag=7)
+            thread.join()
+            deadline = time.monotonic() + 30
+            while threads() > before:
+                assert time.monotonic() < deadline, (before, threads())
+                time.sleep(0.01)
+            dist.send(torch.zeros(3), 1, tag=8)
+            work.wait()
+        else:
+            dist.recv(torch.zeros(3), 0, tag=7)
+            dist.send(torch.zeros(3), 0, tag=6)
+            dist.recv(torch.zeros(3), 0, tag=8)
+            dist.send(torch.zeros(3), 0, tag=5)
+        """)
+
+
+def test_monitored_barrier_beside_a_receive():
+    """Another thread holds the lock of messages most of the time. Ranks 2 and 3 have arrived, and rank 0 names only rank 1."""
+    output = job(4, """
+        group = dist.new_group(backend="gloo")
+        def arrive(**options):
+            try:
+                dist.monitored_barrier(group, timedelta(seconds=1), **options)
+                raise AssertionError("no exception")
+            except RuntimeError as error:
+                say("barrier", rank, str(error).split("\\n")[0])
+        if rank > 1:
+            arrive()
+        dist.barrier()
+        if rank == 0:
+            thread = threading.Thread(target=dist.recv, args=(torch.zeros(3), 1), kwargs={"group": group})
+            thread.start()
+            arrive(wait_all_ranks=True)
+        dist.barrier()
+        if rank == 0:
+            thread.join()
+        if rank == 1:
+            dist.send(torch.zeros(3), 0, group=group)
+        """, environment={"HMC_TORCH_ALIAS": "gloo"})
+    text = re.search("barrier 0 (.*)", output).group(1)
+    assert "Rank 1 failed to pass" in text and text.endswith("processed ranks: 2, 3"), text
+
+
 def test_group_after_a_message_of_another_size():
     """Its last message still arrives after the rank has left."""
     job(2, """
@@ -177,9 +234,7 @@ def test_group_after_a_message_of_another_size():
 
 
 def test_destroy_while_a_thread_waits():
-    """The thread that waits for a message gets an error when the other ranks have left, too."""
-    if old:
-        return  # 1.13 destroys a group when nothing refers to it
+    """The thread that waits for a message gets an error when the other ranks have left, too. Not with torch 1.13."""
     output = job(2, """
         group = dist.new_group()
         if rank == 0:
@@ -192,8 +247,8 @@ def test_destroy_while_a_thread_waits():
             thread.start()
             time.sleep(0.5)
             dist.destroy_process_group(group)
-            dist.barrier()
             start = time.monotonic()
+            dist.barrier()
             thread.join()
         else:
             dist.barrier()
@@ -216,6 +271,52 @@ def test_groups_of_a_forked_process():
         """)
 
 
+def test_last_data_of_forked_processes():
+    """A child of multiprocessing makes a group, and so does its own child, which ends before its peer reads its message."""
+    with tempfile.TemporaryDirectory() as work:
+        output = run([sys.executable, "-c", textwrap.dedent("""
+            import multiprocessing, os, sys, time
+            from datetime import timedelta
+            import torch
+            import torch.distributed as dist
+            import hmc.torch
+
+            fork = multiprocessing.get_context("fork")
+
+            def start(rank, name):
+                dist.init_process_group("hmc", init_method=f"file://{sys.argv[1]}/{name}", rank=rank, world_size=2,
+                                        timeout=timedelta(seconds=100))
+
+            def parent(rank):
+                start(rank, "parents")
+                dist.barrier()
+                dist.destroy_process_group()
+                while hmc.torch._register.adapter().open_groups():
+                    time.sleep(0.01)
+                one = fork.Process(target=child, args=(rank,))
+                one.start()
+                one.join()
+                sys.exit(one.exitcode)
+
+            def child(rank):
+                start(rank, "children")
+                tensor = torch.full((3000000,), 5.0 * (1 - rank))
+                if rank == 0:
+                    dist.isend(tensor, 1)
+                    return
+                time.sleep(1)
+                dist.recv(tensor, 0)
+                assert tensor.eq(5).all()
+                os.write(1, b"received\\n")
+
+            ranks = [fork.Process(target=parent, args=(rank,)) for rank in range(2)]
+            for each in ranks: each.start()
+            for each in ranks: each.join()
+            assert [each.exitcode for each in ranks] == [0, 0]
+            """), work])
+    assert "received" in output, output
+
+
 # ---- the adapter and the start
 
 def test_places_of_the_adapter():
@@ -233,6 +334,17 @@ def test_places_of_the_adapter():
             assert _build._place(name) == f"{work}/own/{name}"
             os.environ["HMC_TORCH_CACHE"] = f"{work}/open"
             assert _build._place(name) == f"{work}/home/hmc/torch/{name}"
+            os.environ["HMC_TORCH_CACHE"] = f"{work}/own"
+            with open(f"{work}/own/{name}", "w"):
+                os.chmod(f"{work}/own/{name}", 0o666)
+            assert _build._place(name) == f"{work}/home/hmc/torch/{name}"
+            os.chmod(f"{work}/own/{name}", 0o644)
+            assert _build._place(name) == f"{work}/own/{name}"
+            os.utime(f"{work}/own/{name}", (1, 1))
+            for mode in (0o755, 0o700):  # others may use it; only this user does
+                os.chmod(f"{work}/own", mode)
+                _build._remove_old(f"{work}/own")
+                assert os.path.exists(f"{work}/own/{name}") == (mode == 0o755)
             os.chmod(f"{work}/full", 0o755)
             shutil.copy(sys.argv[2], f"{work}/full/{name}")
             os.chmod(f"{work}/full", 0o555)
@@ -244,8 +356,9 @@ def test_places_of_the_adapter():
             assert _build._key() == key
             os.utime(library, ns=(times.st_atime_ns, times.st_mtime_ns))
             """
-        adapter = run([sys.executable, "-m", "hmc.torch", "build"]).splitlines()[-1]
-        run([sys.executable, "-c", textwrap.dedent(program), os.path.realpath(work), adapter])
+        adapter = re.search(r"^/.*\.so$", run([sys.executable, "-m", "hmc.torch", "build"]), re.M).group()
+        output = run([sys.executable, "-c", textwrap.dedent(program), os.path.realpath(work), adapter])
+    assert len(re.findall("HMC_TORCH_CACHE=.*/(open|own) isn't used", output)) == 2, output
 
 
 def test_program_in_another_folder():
@@ -255,13 +368,17 @@ def test_program_in_another_folder():
                 file.write(text)
         output = run([sys.executable, "-m", "hmc.torch", os.path.join(work, "program.py"), "-x", "3"])
         assert "value 5 ['-x', '3']" in output, output
+        link = os.path.join(work, "other", "link.py")
+        os.mkdir(os.path.dirname(link))
+        os.symlink("../program.py", link)
+        assert "value 5 []" in run([sys.executable, "-m", "hmc.torch", link])
+        if hasattr(sys.flags, "safe_path"):  # Python 3.11
+            assert "No module named 'beside'" in run([sys.executable, "-P", "-m", "hmc.torch", link], 1)
     assert "missing" in run([sys.executable, "-m", "hmc.torch", "-m"], 2)
 
 
 def test_compiler_on_some_ranks():
     """Rank 0 decides between the adapter and the backend in Python, which only torch 2.14 and newer have."""
-    if not finds_backends:
-        return
     with tempfile.TemporaryDirectory() as empty:
         program = ("import torch, torch.distributed as dist; dist.init_process_group('hmc'); t = torch.ones(3); dist.all_reduce(t); "
                    "assert t.tolist() == [2] * 3; dist.destroy_process_group(); print('done')")

@@ -25,7 +25,8 @@ def main():
         del sys.argv[0]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # as Python does for a program
+        if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # as Python does for a program
+            sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
         runpy.run_path(sys.argv[0], run_name="__main__")
     return 0
 

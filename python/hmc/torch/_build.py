@@ -1,6 +1,7 @@
 """Compiles the adapter for the installed torch, once: the result is cached by torch, Python, libhmc and sources."""
 
 import fcntl
+import functools
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -22,6 +23,13 @@ _plain_sources = ("group.cpp", "group_messages.cpp", "group_windows.cpp", "group
 
 class BuildError(RuntimeError):
     """The adapter can't be compiled on this machine."""
+
+
+@functools.lru_cache(maxsize=None)
+def warn_once(text):
+    """On one rank of a node."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"hmc.torch: {text}", file=sys.stderr, flush=True)
 
 
 def _library():
@@ -59,22 +67,32 @@ def _is_safe(path):
     return found.st_uid in (0, os.getuid()) and not stat.S_ISLNK(found.st_mode) and not found.st_mode & 0o022
 
 
+def _is_usable(folder, name):
+    """For an adapter that is there, also in a folder that can't be written to, or for one to compile."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    path = os.path.join(folder, name)  # another process may write it between two looks: absent first
+    return _is_safe(folder) and ((not os.path.lexists(path) and os.access(folder, os.W_OK)) or _is_safe(path))
+
+
 def _place(name):
-    """The path of an adapter that is there, also in a folder that can't be written to, or of one to compile."""
-    for folder in map(os.path.realpath, _folders()):
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-        except OSError:
-            continue
-        path = os.path.join(folder, name)
-        if _is_safe(folder) and (_is_safe(path) or (os.access(folder, os.W_OK) and not os.path.lexists(path))):
-            return path
+    """The path of the adapter."""
+    for folder in _folders():
+        if _is_usable(os.path.realpath(folder), name):
+            return os.path.join(os.path.realpath(folder), name)
+        if folder == os.environ.get("HMC_TORCH_CACHE"):
+            warn_once(f"HMC_TORCH_CACHE={folder} isn't used: it can't be written to, or others may write to it or to its {name}")
     raise BuildError(f"no folder to write the compiled adapter to: tried {', '.join(_folders())}, which this user must own and "
                      "others must not write to; set HMC_TORCH_CACHE")
 
 
 def _remove_old(folder):
-    """What nothing has used for some months: adapters of other releases, and what killed compilers left."""
+    """What nothing has used for some months: adapters of other releases, and what killed compilers left. Not where other users,
+    whose use isn't noted, may read."""
+    if os.stat(folder).st_mode & 0o077:
+        return
     for each in os.scandir(folder):
         try:
             age_s = time.time() - each.stat(follow_symlinks=False).st_mtime

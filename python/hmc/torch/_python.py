@@ -51,7 +51,7 @@ class _Work(torch._C._distributed_c10d.Work):
 
 def _plain(tensor):
     if tensor.layout != torch.strided or tensor.device.type != "cpu":
-        raise RuntimeError(f"hmc: without a C++ compiler there are only dense tensors on the CPU, not {tensor.layout} on {tensor.device}")
+        raise RuntimeError(f"without a C++ compiler there are only dense tensors on the CPU, not {tensor.layout} on {tensor.device}")
     return tensor.detach().contiguous()
 
 
@@ -76,11 +76,11 @@ def _op(reduce_op, tensor):
             if name is None or tensor.is_complex() and name not in ("sum", "avg"):
                 break
             return getattr(hmc, name)
-    raise RuntimeError(f"hmc: no reduction {reduce_op} of {tensor.dtype}")
+    raise RuntimeError(f"no reduction {reduce_op} of {tensor.dtype}")
 
 
 def _operation(name, is_message=False):
-    """A method whose errors name the operation, its number in the group, and the rank, as the adapter's do."""
+    """A method whose errors name the operation, its number in the group, and the rank. Errors of the work's wait don't."""
     def decorate(method):
         @functools.wraps(method)
         def call(self, *arguments):

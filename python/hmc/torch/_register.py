@@ -12,8 +12,7 @@ _exit_timeout_s = 10
 _adapter = None
 _has_failed = False
 _registered = False
-_has_warned = False
-_has_end_of_child = False
+_end_of_child = None  # the process that has it
 
 
 def adapter():
@@ -54,21 +53,13 @@ def _leave_all():
 
 def _at_end_of_child():
     """A child of multiprocessing doesn't run atexit's functions if it was forked."""
-    global _has_end_of_child
-    if _has_end_of_child:
+    global _end_of_child
+    if _end_of_child == os.getpid():
         return
-    _has_end_of_child = True
+    _end_of_child = os.getpid()
     from multiprocessing import util
 
     util.Finalize(None, _leave_all, exitpriority=0)
-
-
-def _warn_once(text):
-    """On one rank of a node."""
-    global _has_warned
-    if not _has_warned and os.environ.get("LOCAL_RANK", "0") == "0":
-        print(text, file=sys.stderr, flush=True)
-    _has_warned = True
 
 
 def _agree(options, has_adapter):
@@ -103,8 +94,8 @@ def create_as(name, options):
     if has_python and not _agree(options, module is not None):
         from hmc.torch import _python
 
-        _warn_once(f"hmc.torch: {why if module is None else 'rank 0 has no compiled adapter'}\nThe backend in Python is used instead. "
-                   "It is slower and has fewer operations: help(hmc.torch._python)")
+        _build.warn_once(f"{why if module is None else 'rank 0 has no compiled adapter'}\nThe backend in Python is used instead. "
+                         "It is slower and has fewer operations: help(hmc.torch._python)")
         return _python.PythonBackend(options)
     if multiprocessing.parent_process() is not None:
         _at_end_of_child()

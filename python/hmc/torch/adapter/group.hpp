@@ -82,7 +82,7 @@ struct Message {
   bool is_receive = false;
   bool is_complete = false;
   std::atomic<bool> is_in_use{false};  ///< complete by a timeout or a cancel, but the buffer is still in use
-  std::atomic<bool> is_polled{false};  ///< the worker looks at it, because test() couldn't
+  std::atomic<bool> is_polled{false};  ///< the watcher will look at it, because test() couldn't
 };
 
 /// Windows whose tensors have ended. They are freed between two collectives, or when the group's Runtimes are closed.

@@ -143,7 +143,7 @@ void Group::receive(const std::shared_ptr<Message>& message, void* data, int sou
 bool Group::test(const std::shared_ptr<Message>& message) {
   {
     const std::unique_lock lock(state_->messages_lock, std::try_to_lock);
-    if (!lock.owns_lock()) {  // a thread may hold it in all of its waits, so the worker looks instead
+    if (!lock.owns_lock()) {  // a thread may hold it in all of its waits, so the watcher looks instead, once
       if (!message->is_polled.exchange(true)) state_->watch(message, Clock::time_point::max());
       return false;
     }
@@ -192,21 +192,33 @@ void Group::State::watch(std::shared_ptr<Message> message, Clock::time_point dea
   std::thread([self = shared_from_this()] { self->watch_messages(); }).detach();
 }
 
-/// Looks at the watched messages. Callbacks may wait for another message, so another thread goes on when one is
-/// complete.
+/// Looks at the watched messages, and once at those of test(), which gives them again. Callbacks may wait for another
+/// message, so another thread goes on when one is complete.
 void Group::State::watch_messages() {
   for (;;) {
     std::shared_ptr<Message> done;
+    std::vector<std::shared_ptr<Message>> dropped;  // released without the lock
     {
       const std::lock_guard lock(messages_lock);
       {
         const std::lock_guard given(given_lock);
         for (auto& each : given_watched) watched.push_back(std::move(each));
         given_watched.clear();
+        has_watcher = !watched.empty();
+        if (!has_watcher) return;
       }
-      for (auto each = watched.begin(); each != watched.end(); ++each) {
+      for (auto each = watched.begin(); each != watched.end();) {
         if (!look(each->message, Timeout::zero())) {
-          if (messages_closed || Clock::now() < each->deadline) continue;
+          if (each->deadline == Clock::time_point::max()) {
+            each->message->is_polled = false;
+            dropped.push_back(std::move(each->message));
+            each = watched.erase(each);
+            continue;
+          }
+          if (messages_closed || Clock::now() < each->deadline) {
+            ++each;
+            continue;
+          }
           expire(each->message, each->message->timeout);
         }
         done = std::move(each->message);

@@ -1,4 +1,5 @@
 // The messages of HmcBackend, and the barrier made of them.
+#include <algorithm>
 #include <limits>
 
 #include "backend.hpp"
@@ -103,11 +104,10 @@ void HmcBackend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_al
   std::string cause;
   for (const auto& arrival : arrivals) {
     const auto left = std::chrono::ceil<Milliseconds>(end - Clock::now());
-    if (left > Milliseconds{0})
-      (void)group_->wait(arrival, left);
-    else if (!group_->test(arrival) && missing.empty())
+    // Also after the deadline: a rank that has arrived isn't missing.
+    const bool is_complete = group_->wait(arrival, std::max(left, Milliseconds{1}));
+    if (!is_complete && left <= Milliseconds{0} && missing.empty())
       cause = "Rank 0 timed out in monitoredBarrier after " + std::to_string(timeout.count()) + " ms.";
-    const bool is_complete = arrival->Result::is_complete();
     group_->cancel(arrival);
     if (is_complete && arrival->error() == nullptr) {
       arrived.push_back(arrival->peer);
