@@ -20,7 +20,7 @@ std::vector<rules::LibraryCall> questions(const SimOptions& options) {
   std::vector<rules::LibraryCall> all;
   for (const int ranks : options.ranks)
     for (const std::uint64_t bytes : options.bytes)
-      all.push_back({options.collective, bytes, {ranks, std::min(options.per_node, ranks)}});
+      all.push_back({options.collective, bytes, {ranks, std::min(options.per_node, ranks), ranks <= options.per_node}});
   return all;
 }
 

@@ -19,6 +19,7 @@ ProgramOp op(ProgramOpKind kind, std::uint64_t value, std::uint32_t peer = 0, st
 Time cost_of(const schedule::Step& step, const Model& model) {
   switch (step.kind) {
     case schedule::StepKind::copy: return model.work(model.copy_ps, step.bytes);
+    case schedule::StepKind::get: return model.node.stream(step.bytes);
     case schedule::StepKind::fold: return model.work(model.reduce_ps, step.bytes * step.inputs);
     default: return model.work(model.reduce_ps, step.bytes);
   }

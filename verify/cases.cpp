@@ -234,7 +234,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
       // A few segments find the same errors as many segments.
       if (count > huge) call.segment_bytes = count / 2;
-      Case subject(algorithm, Shape{size, chosen.per_node}, call);
+      Case subject(algorithm, Shape{size, chosen.per_node, algorithm.gets}, call);
       if (chosen.form != CountForm::uniform) subject.make_irregular(count, chosen.form == CountForm::gaps);
       if (!subject.applies()) continue;
       check(subject);

@@ -28,12 +28,14 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
-/// A put's source. It may be read until the message has arrived or the rank has flushed.
+/// A put's source, which may be read until the message has arrived or the rank has flushed. Or the source of a get,
+/// which is complete after the getting rank's step.
 struct PendingRead {
   ByteRange range;
   std::uint32_t step = 0;
-  std::uint32_t target = 0, arrives = 0;         ///< complete after the target's wait,
+  std::uint32_t target = 0, arrives = 0;         ///< complete after the target's wait (the getting rank's step),
   std::uint32_t flushed = MatchedMessage::none;  ///< or after the owner's flush
+  bool is_get = false;
 };
 
 struct RankState {
@@ -68,12 +70,14 @@ class Checker {
   void follow_all();
   bool follow(const Step& step);
   void follow_put(const Step& step);
+  void follow_get(const Step& step);
   void follow_fold(const Step& step);
   void follow_flush();
   void remove_completed_reads();
   bool follow_wait(const Step& step);
   void check_no_reader(const ByteRange& range, std::uint32_t owner, const char* what) const;
   bool is_complete(const PendingRead& pending, const VectorClock& clock, std::uint32_t owner) const;
+  void check_written(const ValueRuns& pieces) const;
   void read(const ByteRange& range, ValueRuns& out);
   void write(const ByteRange& range, const ValueRuns& pieces);
   void check_own_put_arrived(const ByteRange& range) const;
@@ -152,6 +156,7 @@ bool Checker::follow(const Step& step) {
     case StepKind::wait: return follow_wait(step);
     case StepKind::put: follow_put(step); break;
     case StepKind::flush_local: follow_flush(); break;
+    case StepKind::get: follow_get(step); break;
     case StepKind::fold: follow_fold(step); break;
     case StepKind::copy:
       if (source == target) break;  // in place
@@ -219,9 +224,29 @@ void Checker::follow_put(const Step& step) {
   if (at < theirs.size() && at == message.wait_step) ready_.push_back(step.peer);
 }
 
+/// All earlier accesses of these bytes, by their owner or by messages, must be ordered before the get. Later writes are
+/// checked when they are followed.
+void Checker::follow_get(const Step& step) {
+  RankState& rank = ranks_[me_];
+  RankState& owner = ranks_[step.peer];
+  const LastAccess touched = owner.memories[2].touched(step.from, step.bytes);
+  if (touched.locally > rank.clock[step.peer])
+    reject("gets bytes that rank " + std::to_string(step.peer) + " uses in its step " +
+           std::to_string(touched.locally - 1));
+  if (touched.arrives > rank.clock[step.peer])
+    reject("gets bytes of a message that rank " + std::to_string(step.peer) + " awaits in its step " +
+           std::to_string(touched.arrives - 1));
+  ValueRuns pieces;
+  owner.memories[2].read(step.from, step.bytes, pieces);
+  check_written(pieces);
+  owner.pending_reads.push_back({{2, step.from, step.bytes}, rank.at, me_, rank.at, MatchedMessage::none, true});
+  write(range_of(me_, step.to_buffer, step.to, step.bytes), pieces);
+}
+
 void Checker::follow_flush() {
   RankState& rank = ranks_[me_];
-  for (PendingRead& pending : rank.pending_reads) pending.flushed = std::min(pending.flushed, rank.at);
+  for (PendingRead& pending : rank.pending_reads)
+    if (!pending.is_get) pending.flushed = std::min(pending.flushed, rank.at);
   rank.pending_input_reads.clear();
   remove_completed_reads();
 }
@@ -237,7 +262,7 @@ void Checker::remove_completed_reads() {
 }
 
 bool Checker::is_complete(const PendingRead& pending, const VectorClock& clock, std::uint32_t owner) const {
-  return clock[pending.target] > pending.arrives ||
+  return clock[pending.target] > pending.arrives || (pending.is_get && pending.target == me_) ||
          (pending.flushed != MatchedMessage::none && (owner == me_ || clock[owner] > pending.flushed));
 }
 
@@ -245,8 +270,9 @@ bool Checker::is_complete(const PendingRead& pending, const VectorClock& clock, 
 void Checker::check_no_reader(const ByteRange& range, std::uint32_t owner, const char* what) const {
   for (const PendingRead& pending : ranks_[owner].pending_reads)
     if (pending.range.overlaps(range) && !is_complete(pending, ranks_[me_].clock, owner))
-      reject(std::string(what) + " bytes that the put of rank " + std::to_string(owner) + "'s step " +
-             std::to_string(pending.step) + " may still be reading");
+      reject(std::string(what) + " bytes that the " + (pending.is_get ? "get" : "put") + " of rank " +
+             std::to_string(pending.is_get ? pending.target : owner) + "'s step " + std::to_string(pending.step) +
+             " may still be reading");
 }
 
 void Checker::check_own_put_arrived(const ByteRange& range) const {
@@ -256,12 +282,16 @@ void Checker::check_own_put_arrived(const ByteRange& range) const {
     reject("uses bytes of a message that it awaits only in step " + std::to_string(touched.arrives - 1));
 }
 
+void Checker::check_written(const ValueRuns& pieces) const {
+  for (const ValueRun& piece : pieces)
+    if (piece.value == undefined || piece.value == callers) reject("reads bytes that weren't written");
+}
+
 void Checker::read(const ByteRange& range, ValueRuns& out) {
   RankState& rank = ranks_[me_];
   check_own_put_arrived(range);
   rank.memories[range.memory].read(range.begin, range.bytes, out);
-  for (const ValueRun& piece : out)
-    if (piece.value == undefined || piece.value == callers) reject("reads bytes that weren't written");
+  check_written(out);
   if (range.memory == 2) rank.memories[2].touch(range.begin, range.bytes, {rank.at + 1, 0});
 }
 
@@ -329,7 +359,7 @@ void Checker::check_end(int number) {
   if (subject_.call_of(number).collective == schedule::Collective::barrier) check_barrier_entries();
   for (const auto* pending_reads : {&rank.pending_reads, &rank.pending_input_reads})
     for (const PendingRead& pending : *pending_reads)
-      if (!is_complete(pending, rank.clock, me_))
+      if (!pending.is_get && !is_complete(pending, rank.clock, me_))
         throw Counterexample{number, pending.step, "its source may still be read when the schedule has ended"};
   const BufferOverlap& overlap = rank.overlap;
   Storage expected(rank.memories[1].size(), callers);
@@ -403,6 +433,7 @@ std::string text_of(const schedule::Step& step) {
     case StepKind::put: return "put " + bytes + " of " + from + " to " + to + " of " + peer + ", " + slot;
     case StepKind::wait: return "wait for " + slot + " by " + peer;
     case StepKind::flush_local: return "flush_local";
+    case StepKind::get: return "get " + bytes + " of " + from + " of " + peer + " to " + to;
     case StepKind::copy: return "copy " + bytes + " of " + from + " to " + to;
     case StepKind::reduce:
       return "reduce " + bytes + ": " + to + " = " + (step.reversed ? from + " op " + to : to + " op " + from);

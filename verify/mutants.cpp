@@ -30,7 +30,7 @@ bool allows(const std::vector<Step>& steps, std::size_t i, Mistake mistake, std:
     case Mistake::shifted_to:
     case Mistake::longer: return carries(step);
     case Mistake::shorter: return carries(step) && step.bytes >= element;
-    case Mistake::swapped_peer: return step.kind == StepKind::put && ranks > 2;
+    case Mistake::swapped_peer: return (step.kind == StepKind::put || step.kind == StepKind::get) && ranks > 2;
     case Mistake::swapped_slot: return step.kind == StepKind::put;
     case Mistake::swapped_order: return step.kind == StepKind::reduce && ordered;
     case Mistake::swapped_inputs:

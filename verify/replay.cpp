@@ -153,6 +153,11 @@ class Replay {
         std::copy(carried.begin(), carried.end(), at(r, step.to_buffer, step.to));
         return true;
       }
+      case StepKind::get: {
+        const SampleByte* from = at(step.peer, StepBuffer::scratch, step.from);
+        std::copy_n(from, step.bytes, at(r, step.to_buffer, step.to));
+        return true;
+      }
       case StepKind::reduce: reduce(r, step); return true;
       case StepKind::fold: fold(r, step); return true;
       case StepKind::scale: {

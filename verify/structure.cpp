@@ -61,6 +61,7 @@ class BoundsChecker {
         check_own(step.from_buffer, step.from, step.bytes, "reads");
         check_written(step);
         break;
+      case StepKind::get: check_get(step); break;
       case StepKind::reduce:
         if (deterministic_) reject("rounds by parts: only fold is deterministic");
         check_own(step.from_buffer, step.from, step.bytes, "reads");
@@ -81,6 +82,15 @@ class BoundsChecker {
     if (step.bytes == 0) return;
     check_own(step.from_buffer, step.from, step.bytes, "reads");
     check_range(StepBuffer::scratch, step.to, step.bytes, schedules_[step.peer].scratch_bytes, "puts");
+  }
+
+  void check_get(const Step& step) const {
+    if (!subject_.shape().shares_memory) reject("gets from a rank that shares no memory");
+    if (step.peer >= schedules_.size()) reject("no such peer");
+    if (static_cast<int>(step.peer) == rank_) reject("gets from itself");
+    if (step.from_buffer != StepBuffer::scratch) reject("gets from memory other than scratch");
+    check_range(StepBuffer::scratch, step.from, step.bytes, schedules_[step.peer].scratch_bytes, "gets");
+    check_written(step);
   }
 
   void check_fold(const Step& step) const {

@@ -36,7 +36,8 @@ bool reads(const Step& step) noexcept {
 /// True if the step writes memory of this rank. A put writes memory of its target.
 bool writes(const Step& step) noexcept {
   return step.kind == schedule::StepKind::copy || step.kind == schedule::StepKind::reduce ||
-         step.kind == schedule::StepKind::fold || step.kind == schedule::StepKind::scale;
+         step.kind == schedule::StepKind::fold || step.kind == schedule::StepKind::scale ||
+         step.kind == schedule::StepKind::get;
 }
 
 /// True if the step accesses that range of a buffer.
@@ -188,7 +189,8 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   algorithm.build_into(shape_, call, rank_, plan->schedule);
   if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
   if (finds_arrivals_) find_arrivals(plan->schedule, call.in_place, plan->arrivals);
-  if (schedule::reduces(call.collective)) find_results(plan->schedule, call.in_place, plan->results);
+  // Other ranks may get a sum from scratch.
+  if (schedule::reduces(call.collective) && !algorithm.gets) find_results(plan->schedule, call.in_place, plan->results);
   plan->used = ++clock_;
   if (!irregular) {
     plan->call = call;

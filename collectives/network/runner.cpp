@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "collectives/reduce/reduce.hpp"
 #include "runtime/rma/begin.hpp"
@@ -17,6 +18,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
                   const std::byte* input, std::byte* output) {
   plan_ = std::move(plan);
   next_ = 0;
+  done_copy_ = 0;
   number_ = turn.number;
   stamp_ = turn.stamp;
   // Only read, unless the call is in place: then the input is also the output.
@@ -28,7 +30,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
   begin_receives();
   if (!schedule::reduces(args.call.collective)) return;
-  ins_.resize(static_cast<std::size_t>(arena_->size()));
+  ins_.resize(std::max<std::size_t>(2, static_cast<std::size_t>(arena_->size())));
   step_ = fold_ = args.reducer;
   if (args.call.op == Op::avg) step_.kernel = reduce_kernel(args.call.type, Op::sum);
 }
@@ -48,6 +50,7 @@ Status Runner::take(const Step& step) noexcept {
     case StepKind::wait: return check_signal(step);
     case StepKind::flush_local: return check_puts();
     case StepKind::copy: copy(step); return {};
+    case StepKind::get: get(step); return {};
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
     case StepKind::scale:
@@ -58,12 +61,20 @@ Status Runner::take(const Step& step) noexcept {
 }
 
 void Runner::copy(const Step& step) noexcept {
+  if (next_ == done_copy_ && next_ > 0) return;
   for (const Result& result : plan_->results)
     if (result.copy == next_) return;  // the sum was computed in the output
   std::byte* const to = at(step.to_buffer, step.to);
   const std::byte* const from = source_of(step);
   // Equal after a direct receive, or if a call in place has nothing to copy.
   if (to != from) std::memcpy(to, from, step.bytes);
+}
+
+/// Sees the peer's sum: the wait before it has read the peer's signal, by an acquire. No rank writes these bytes until
+/// this rank has finished the call: see Numbering.
+void Runner::get(const Step& step) noexcept {
+  const std::byte* const theirs = arena_->window().peers()[step.peer].direct;
+  std::memcpy(at(step.to_buffer, step.to), theirs + arena_->scratch_offset(number_) + step.from, step.bytes);
 }
 
 const std::byte* Runner::source_of(const Step& step) const noexcept {
@@ -158,19 +169,43 @@ void Runner::end_receives() noexcept {
 }
 
 void Runner::reduce(const Step& step) noexcept {
-  const void* const sum = at(step.to_buffer, step.to);
-  const void* const from = at(step.from_buffer, step.from);
-  const void* const ins[2] = {step.reversed ? from : sum, step.reversed ? sum : from};
-  void* to = at(step.to_buffer, step.to);
-  for (const Result& result : plan_->results)
-    if (result.step == next_) to = at(schedule::StepBuffer::output, result.output);
-  collectives::reduce(step_, &to, 1, ins, 2, step.bytes / step_.element, accumulator_);
+  ins_[0] = at(step.to_buffer, step.to);
+  ins_[1] = at(step.from_buffer, step.from);
+  if (step.reversed) std::swap(ins_[0], ins_[1]);
+  combine(step, step_, 2);
 }
 
 void Runner::fold(const Step& step) noexcept {
-  void* to = at(step.to_buffer, step.to);
   for (std::size_t i = 0; i < step.inputs; ++i) ins_[i] = at(step.from_buffer, step.from + i * step.stride());
-  collectives::reduce(fold_, &to, 1, ins_.data(), static_cast<int>(step.inputs), step.bytes / fold_.element,
+  combine(step, fold_, step.inputs);
+}
+
+std::byte* Runner::next_copy_of(const Step& sum, std::size_t inputs) const noexcept {
+  const std::vector<Step>& steps = plan_->schedule.steps;
+  if (next_ + 1 == steps.size()) return nullptr;
+  const Step& copy = steps[next_ + 1];
+  if (copy.kind != StepKind::copy || copy.from_buffer != sum.to_buffer || copy.from != sum.to ||
+      copy.bytes != sum.bytes)
+    return nullptr;
+  std::byte* const to = at(copy.to_buffer, copy.to);
+  const auto may_store = [&](const void* input) {
+    const auto* const from = static_cast<const std::byte*>(input);
+    return from == to || from + copy.bytes <= to || to + copy.bytes <= from;
+  };
+  return std::all_of(ins_.begin(), ins_.begin() + static_cast<std::ptrdiff_t>(inputs), may_store) ? to : nullptr;
+}
+
+void Runner::combine(const Step& step, const Reducer& reducer, std::size_t inputs) noexcept {
+  std::byte* const sum = at(step.to_buffer, step.to);
+  void* to[2] = {sum, nullptr};
+  int outputs = 1;
+  for (const Result& result : plan_->results)
+    if (result.step == next_) to[0] = at(schedule::StepBuffer::output, result.output);
+  if (std::byte* const copy = to[0] == sum ? next_copy_of(step, inputs) : nullptr; copy != nullptr) {
+    to[outputs++] = copy;
+    done_copy_ = next_ + 1;
+  }
+  collectives::reduce(reducer, to, outputs, ins_.data(), static_cast<int>(inputs), step.bytes / reducer.element,
                       accumulator_);
 }
 

@@ -42,6 +42,7 @@ class Runner {
   };
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
+  void get(const schedule::Step& step) noexcept;
   void begin_receives();
   /// Called at the first step that reads the next arrival. If a part of it was received directly, copies the rest. If
   /// nothing was received directly, the copy step copies all.
@@ -54,6 +55,11 @@ class Runner {
   base::Status check_puts() noexcept;
   void reduce(const schedule::Step& step) noexcept;
   void fold(const schedule::Step& step) noexcept;
+  /// Combines `ins_` into the step's target, or into the output instead (Result). If the next step copies the sum to
+  /// the output, the kernel stores it in both.
+  void combine(const schedule::Step& step, const Reducer& reducer, std::size_t inputs) noexcept;
+  /// The target of the next step, if that copies the sum of this one and a kernel that reads `ins_` may store there.
+  std::byte* next_copy_of(const schedule::Step& sum, std::size_t inputs) const noexcept;
   std::byte* at(schedule::StepBuffer buffer, std::uint64_t offset) const noexcept {
     return buffers_[static_cast<std::size_t>(buffer)] + offset;
   }
@@ -64,6 +70,7 @@ class Runner {
   std::uint64_t taken_ = 0;
   std::uint64_t number_ = 0;
   std::uint64_t stamp_ = 0;
+  std::size_t done_copy_ = 0;  ///< the index of a copy that the step before it has executed
   int awaited_ = -1;
   bool nudges_ = false;
   std::byte* buffers_[3] = {};

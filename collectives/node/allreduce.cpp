@@ -53,6 +53,11 @@ Status allreduce_small(DirectTeam& team, const CollectiveArgs& args, bool in_lin
 constexpr std::size_t stream_from = std::size_t{1} << 20;
 constexpr std::size_t stream_block = std::size_t{8} << 10;
 
+/// Staging for one piece: one slice of a pair, or all slices of more ranks. Longer vectors are reduced in pieces, so
+/// that staged data is read while it is in caches near the cores: an allreduce of 16 MiB took 1.4 to 1.5 times as long
+/// in one piece. The rest is room for borders: 1 MiB of a pair, or 2 MiB, is one piece.
+constexpr std::size_t pair_staging = std::size_t{576} << 10, team_staging = std::size_t{2112} << 10;
+
 /// The slices of one piece, one per rank. A piece is the whole call, or as many elements as the staging holds.
 struct Slices {
   std::size_t first;   ///< the piece's first element
@@ -122,7 +127,7 @@ class Sliced {
 
   /// Elements of a piece: as many as all ranks' staging holds.
   std::size_t piece_length() const noexcept {
-    const std::size_t staging = team_.staging_bytes() * (pair() ? 2 : 1) / element_;
+    const std::size_t staging = std::min(team_.staging_bytes(), largest_staging()) * (pair() ? 2 : 1) / element_;
     return std::max<std::size_t>(1, staging - border() * static_cast<std::size_t>(team_.size()));
   }
   /// Long slices end at page boundaries, others at line boundaries.
@@ -152,10 +157,11 @@ class Sliced {
     return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * element_);
   }
 
-  /// Staging that each rank needs to run the call in one piece.
+  std::size_t largest_staging() const noexcept { return pair() ? pair_staging : team_staging; }
+  /// Staging that each rank needs to run the call in as few pieces as possible.
   std::size_t staging_wanted() const noexcept {
     const std::size_t borders = border() * element_ * static_cast<std::size_t>(team_.size());
-    return (pair() ? (bytes_ + 1) / 2 : bytes_) + borders;
+    return std::min((pair() ? (bytes_ + 1) / 2 : bytes_) + borders, largest_staging());
   }
 
   Status stage_and_show(std::size_t piece, bool is_staged) noexcept {

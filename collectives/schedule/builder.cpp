@@ -22,6 +22,17 @@ void Builder::put(Operand from, int peer, std::uint64_t to, std::uint64_t bytes,
   unflushed_ = unflushed_ || bytes > 0;
 }
 
+void Builder::get(int peer, std::uint64_t from, Operand to, std::uint64_t bytes) {
+  if (bytes == 0) return;
+  Step& step = add(StepKind::get);
+  step.from_buffer = StepBuffer::scratch;
+  step.to_buffer = to.buffer;
+  step.peer = static_cast<std::uint32_t>(peer);
+  step.from = from;
+  step.to = to.offset;
+  step.bytes = bytes;
+}
+
 void Builder::wait(int peer, std::uint32_t slot) {
   Step& step = add(StepKind::wait);
   step.peer = static_cast<std::uint32_t>(peer);

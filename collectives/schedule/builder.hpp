@@ -19,7 +19,7 @@ constexpr Operand input(std::uint64_t offset = 0) { return {StepBuffer::input, o
 constexpr Operand output(std::uint64_t offset = 0) { return {StepBuffer::output, offset}; }
 constexpr Operand scratch(std::uint64_t offset = 0) { return {StepBuffer::scratch, offset}; }
 
-/// Appends no step for a copy, reduce or fold of 0 bytes. A put of 0 bytes is a signal and is appended.
+/// Appends no step for a get, copy, reduce or fold of 0 bytes. A put of 0 bytes is a signal and is appended.
 class Builder {
  public:
   Builder(const Shape& shape, const Call& call, int rank, Schedule& out)
@@ -34,6 +34,8 @@ class Builder {
 
   /// Copies `from` to (scratch, to) of `peer`, then raises the peer's signal `slot`.
   void put(Operand from, int peer, std::uint64_t to, std::uint64_t bytes, std::uint32_t slot);
+  /// Copies (scratch, from) of `peer` to `to`.
+  void get(int peer, std::uint64_t from, Operand to, std::uint64_t bytes);
   void signal(int peer, std::uint32_t slot) { put(input(), peer, 0, 0, slot); }
   void wait(int peer, std::uint32_t slot);
   /// send() is a put, receive() is its wait. For 0 bytes both append no step, so both ranks must pass the same size.

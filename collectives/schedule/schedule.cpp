@@ -88,7 +88,7 @@ std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank) {
 }
 
 bool Algorithm::applies(const Shape& shape, const Call& call) const {
-  if (call.collective != collective) return false;
+  if (call.collective != collective || (gets && !shape.shares_memory)) return false;
   if (reduces(collective) && call.deterministic && !deterministic) return false;
   if (reduces(collective) && !call.commutative && !keeps_order) return false;
   return supports(shape, call);

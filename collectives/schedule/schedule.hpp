@@ -35,6 +35,7 @@ bool has_blocks(Collective collective) noexcept;
 struct Shape {
   int size = 1;
   int per_node = 1;
+  bool shares_memory = false;  ///< every rank can read every other rank's scratch by loads
 
   int node_of(int rank) const { return rank / per_node; }
   int nodes() const { return (size + per_node - 1) / per_node; }
@@ -90,7 +91,10 @@ enum class StepKind : std::uint8_t {
   /// at once. The source may be read until the message is delivered or until the next flush_local. If bytes == 0, it
   /// is only a signal.
   put,
-  wait,         ///< waits until `peer` has raised this rank's signal `slot`
+  wait,  ///< waits until `peer` has raised this rank's signal `slot`
+  /// Copies `bytes` from (scratch, from) of `peer` to (to_buffer, to). Requires Shape::shares_memory, an earlier signal
+  /// that orders it after the peer's last write to these bytes, and that no rank writes them later.
+  get,
   flush_local,  ///< waits until all puts of this rank have read their sources
   copy,         ///< copies `bytes` from (from_buffer, from) to (to_buffer, to)
   reduce,       ///< to = to op from; with `reversed`: to = from op to. For avg: sum
@@ -124,7 +128,8 @@ static_assert(sizeof(Step) == 40);
 /// One rank's steps, executed in order.
 ///  - At the start, scratch and slots are unused. The executor uses several areas in rotation.
 ///  - Each slot is raised at most once.
-///  - At the end, all puts are locally complete, and the rank has waited for every message to it.
+///  - At the end, all puts are locally complete, and the rank has waited for every message to it. Other ranks may
+///    still get from its scratch until they have finished the call, too.
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
@@ -166,6 +171,7 @@ struct Algorithm {
   bool keeps_order = true;     ///< correct for operations that don't commute
   bool deterministic = false;  ///< reduces nothing, or folds all contributions in rank order
   bool hierarchical = false;   ///< for per_node > 1
+  bool gets = false;           ///< requires Shape::shares_memory
   Tunable tuned_by{};
   bool (*supports)(const Shape& shape, const Call& call) = supports_all;  ///< conditions beyond the fields above
   /// Appends the steps of builder.rank. build_into() appends the final flush.

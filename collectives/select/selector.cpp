@@ -76,6 +76,7 @@ bool rounds_often(const Call& call) noexcept {
 
 std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const Call& call) noexcept {
   if (algorithm.applies(shape, call)) return {};
+  if (algorithm.gets && !shape.shares_memory) return "some ranks share no memory";
   if (schedule::reduces(call.collective)) {
     if (call.deterministic && !algorithm.deterministic) return "its result depends on the order of reduction";
     if (!call.commutative && !algorithm.keeps_order) return "it doesn't keep the order of ranks";
@@ -87,6 +88,7 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
 }  // namespace
 
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const AreaLimits& limits) noexcept {
+  if (algorithm.gets) return limits.scratch_bytes;
   // All receive buffers of the pairwise exchange together fill one area.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
     return limits.scratch_bytes / schedule::alltoall_cells;

@@ -38,7 +38,7 @@ State::State(rma::TeamCore& team, const Settings& settings)
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
   const std::size_t further = team.is_world() ? settings.message_bytes : 0;
-  shape_ = direct ? schedule::Shape{team.size(), team.size()} : shape_of(team);
+  shape_ = direct ? schedule::Shape{team.size(), team.size(), true} : shape_of(team);
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
     schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further,

@@ -103,7 +103,8 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   if (question.collective == name_of(Collective::barrier)) bytes = 0;
   if (question.ranks < 1 || question.per_node < 1)
     refuse("--ranks and --per-node can't be 0 or less", "give 1 or more");
-  const Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
+  Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
+  shape.shares_memory = shape.nodes() == 1;
   const Call call = call_of(question, bytes, env.deterministic);
   bytes = call.count * call.element_bytes;
   const job::MachineModel model = job::machine_model(env, question.parameters, question.one_machine);

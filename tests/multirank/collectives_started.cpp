@@ -1,4 +1,5 @@
 // Non-blocking and persistent collectives.
+#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -22,6 +23,29 @@ HMC_SPMD_TEST(Started, every_collective_works_without_blocking) {
       }
     }
   }
+}
+
+// Vectors of several segments and pieces: the ranks of a node get sums from each other's scratch. The next call, and
+// the next piece, may use that scratch only when all of them have been got.
+HMC_SPMD_TEST(Started, long_allreduces_overlap) {
+  hmc::Team& world = me.runtime->world();
+  for (const std::size_t count : {std::size_t{8'191}, std::size_t{70'001}, std::size_t{1'400'003}}) {
+    std::vector<std::unique_ptr<EveryCall>> calls;
+    std::vector<hmc::Request> requests;
+    for (std::uint64_t i = 0; i < (count > 1'000'000 ? 2 : 12); ++i) {
+      Every what = some(Collective::allreduce, count + i, 40 + count + i);
+      what.in_place = i % 2 == 1;
+      what.user = i % 5 == 4;
+      calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, what));
+      requests.push_back(calls.back()->start(world));
+    }
+    if (me.rank == 0) std::this_thread::yield();
+    for (hmc::Request& request : requests) request.wait();
+    for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
+  }
+  const bool by_model = std::getenv("HMC_COLL") == nullptr && std::getenv("HMC_COLL_FILE") == nullptr;
+  if (by_model && all_direct(me) && me.size > 1)
+    HMC_CHECK_GE(world.calls_by_algorithm("allreduce", "shared_slices"), 1U);
 }
 
 HMC_SPMD_TEST(Started, ibarrier_completes_when_all_ranks_started_it) {

@@ -26,6 +26,7 @@
   X(allreduce_double_tree)           \
   X(allreduce_fold_slices)           \
   X(allreduce_fold_gathered)         \
+  X(allreduce_shared_slices)         \
   X(allreduce_hierarchical)          \
   X(allreduce_hierarchical_halving)  \
   X(gather_binomial)                 \

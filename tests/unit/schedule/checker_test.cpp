@@ -14,10 +14,10 @@ using hmc::verify::check;
 /// A team whose steps the test writes. The algorithm only supplies the name of the case.
 class Team {
  public:
-  Team(int size, const Call& call)
+  Team(int size, const Call& call, bool shares_memory = false)
       : call_(call),
         algorithm_(algorithm_of(call.collective)),
-        shape_{size, 1},
+        shape_{size, 1, shares_memory},
         schedules_(static_cast<std::size_t>(size)) {}
 
   template <typename Write> Team& rank(int rank, const Write& write) {
@@ -254,6 +254,74 @@ TEST(Checker, message_into_bytes_in_use_is_detected) {
   auto& steps = team.schedules()[1].steps;
   steps.insert(steps.begin() + 2, late);
   EXPECT_TRUE(says(team.verdict(), "may still use in its step 2") || says(team.verdict(), "awaits only in step"));
+}
+
+/// Rank 1 gets 8 bytes of rank 0's scratch. `signals`: after rank 0 has written them. `acknowledges`: before rank 0
+/// writes them again.
+Team gotten(bool shares_memory, bool signals, bool acknowledges, bool overwrites) {
+  Team team(2, call_of(Collective::broadcast, 2), shares_memory);
+  team.rank(0, [&](Builder& b) {
+    b.allocate_scratch(8);
+    if (!signals) b.signal(1, 0);
+    b.copy(input(), scratch(), 8);
+    if (signals) b.signal(1, 0);
+    if (acknowledges) b.wait(1, 0);
+    if (overwrites) b.copy(input(), scratch(), 8);
+    b.copy(input(), output(), 8);
+  });
+  team.rank(1, [&](Builder& b) {
+    b.wait(0, 0);
+    b.get(0, 0, output(), 8);
+    if (acknowledges) b.signal(0, 0);
+  });
+  return team;
+}
+
+TEST(Checker, get_is_ordered_by_signals) {
+  EXPECT_EQ(gotten(true, true, false, false).verdict(), "");
+  EXPECT_EQ(gotten(true, true, true, true).verdict(), "");
+  EXPECT_TRUE(says(gotten(false, true, false, false).verdict(), "shares no memory"));
+  const std::string early = gotten(true, false, false, false).verdict();
+  EXPECT_TRUE(says(early, "weren't written") || says(early, "gets bytes that rank 0 uses in its step 1") ||
+              says(early, "that the get of rank 1's step 1 may still be reading"));
+  const std::string overwritten = gotten(true, true, false, true).verdict();
+  EXPECT_TRUE(says(overwritten, "gets bytes that rank 0 uses in its step 2") ||
+              says(overwritten, "that the get of rank 1's step 1 may still be reading"));
+}
+
+TEST(Checker, get_of_a_message_before_its_wait_is_detected) {
+  // Rank 2 gets what rank 0 has put to rank 1. It knows of the message only if rank 1, not rank 0, signals.
+  for (const int signaller : {0, 1}) {
+    Team team(3, call_of(Collective::broadcast, 2), true);
+    team.rank(0, [&](Builder& b) {
+      b.put(input(), 1, 0, 8, 0);
+      if (signaller == 0) b.signal(2, 0);
+      b.copy(input(), output(), 8);
+      b.flush_local();
+    });
+    team.rank(1, [&](Builder& b) {
+      b.allocate_scratch(8);
+      b.wait(0, 0);
+      b.copy(scratch(), output(), 8);
+      if (signaller == 1) b.signal(2, 0);
+    });
+    team.rank(2, [&](Builder& b) {
+      b.wait(signaller, 0);
+      b.get(1, 0, output(), 8);
+    });
+    if (signaller == 1)
+      EXPECT_EQ(team.verdict(), "");
+    else
+      EXPECT_NE(team.verdict(), "");
+  }
+}
+
+TEST(Checker, get_beyond_a_buffer_or_from_itself_is_detected) {
+  Team past = gotten(true, true, false, false), self = gotten(true, true, false, false);
+  past.schedules()[1].steps[1].from = 4;
+  EXPECT_TRUE(says(past.verdict(), "gets beyond the end of the scratch"));
+  self.schedules()[1].steps[1].peer = 1;
+  EXPECT_TRUE(says(self.verdict(), "gets from itself"));
 }
 
 TEST(Checker, repeated_or_reordered_contribution_is_detected) {
