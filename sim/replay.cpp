@@ -47,7 +47,11 @@ Program::Program(int first, int count, const ScheduleSource& build, const Model&
 
 void Program::translate(const schedule::Schedule& schedule, const Model& model, std::vector<ProgramOp>& out) const {
   out.clear();
+  const schedule::Step* last = nullptr;
   for (const schedule::Step& step : schedule.steps) {
+    const bool is_done = last != nullptr && schedule::is_copy_of_sum(step, *last);
+    last = &step;
+    if (is_done) continue;
     switch (step.kind) {
       case schedule::StepKind::put: out.push_back(op(ProgramOpKind::put, step.bytes, step.peer, step.slot)); break;
       case schedule::StepKind::wait: out.push_back(op(ProgramOpKind::wait, 0, step.peer, step.slot)); break;

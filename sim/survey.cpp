@@ -50,8 +50,9 @@ SurveyRow Surveyor::ours(const Evaluation& candidate, const LibraryCall& questio
 }
 
 SurveyRow Surveyor::predict_one(const Algorithm& algorithm, const LibraryCall& question, Call call) {
-  const Key key{question.collective, std::string(algorithm.name), call.count,          call.element_bytes,
-                call.segment_bytes,  call.deterministic,          question.shape.size, question.shape.per_node};
+  const Key key{question.collective, std::string(algorithm.name), call.count,
+                call.element_bytes,  call.segment_bytes,          call.deterministic,
+                question.shape.size, question.shape.per_node,     question.shape.shares_memory};
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   SurveyRow line;
   line.name = std::string(algorithm.name);
@@ -87,7 +88,7 @@ SurveyRow Surveyor::library(const char* name, const rules::LibraryChoice& choice
   Time sum = 0;
   for (const rules::ReplayPhase& phase : choice.phases) {
     LibraryCall part{phase.collective, phase.bytes, shape};
-    if (phase.scope == rules::PhaseScope::node) part.shape = {shape.per_node, shape.per_node};
+    if (phase.scope == rules::PhaseScope::node) part.shape = {shape.per_node, shape.per_node, true};
     if (phase.scope == rules::PhaseScope::leaders) part.shape = {shape.nodes(), 1};
     const char* const where = phase.scope == rules::PhaseScope::node      ? " on nodes"
                               : phase.scope == rules::PhaseScope::leaders ? " between nodes"

@@ -22,7 +22,7 @@ struct Counterexample {
 /// - each slot is raised once and waited for once, by the ranks that the steps name;
 /// - no step waits forever;
 /// - no byte is read before it is written, or written while a rank may still read or write it. If one of two accesses
-///   is by a put, program order, signals and flushes order them;
+///   is by a put or a get, program order, signals and flushes order them;
 /// - each output holds the required contributions and nothing else changed; contributions are combined in rank order
 ///   where the operation doesn't commute or the call is deterministic;
 /// - every element of a deterministic result comes from one fold of single contributions;

@@ -19,7 +19,8 @@ struct Turn {
 
 /// Why an area may be reused: call n uses area n % areas, as call n - areas did. Call n may put into a peer's area
 /// after every rank has *finished* call n - areas. A rank that has finished a call has received all messages of that
-/// call, and all its puts have read their sources. So no message of the old call can arrive or be read later.
+/// call, all its puts have read their sources, and all its gets are done. So no message of the old call can arrive or
+/// be read later, and no rank reads the old call's scratch.
 ///
 /// `finished_` is a number F: when a rank is at the present point of the sequence, every rank has finished all calls up
 /// to F. Two events raise F:

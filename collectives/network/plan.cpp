@@ -188,7 +188,7 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   plan->results.clear();
   algorithm.build_into(shape_, call, rank_, plan->schedule);
   if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
-  if (finds_arrivals_) find_arrivals(plan->schedule, call.in_place, plan->arrivals);
+  if (finds_arrivals_ && !algorithm.gets) find_arrivals(plan->schedule, call.in_place, plan->arrivals);
   // Other ranks may get a sum from scratch.
   if (schedule::reduces(call.collective) && !algorithm.gets) find_results(plan->schedule, call.in_place, plan->results);
   plan->used = ++clock_;

@@ -18,7 +18,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
                   const std::byte* input, std::byte* output) {
   plan_ = std::move(plan);
   next_ = 0;
-  done_copy_ = 0;
+  done_copy_ = none;
   number_ = turn.number;
   stamp_ = turn.stamp;
   // Only read, unless the call is in place: then the input is also the output.
@@ -50,7 +50,7 @@ Status Runner::take(const Step& step) noexcept {
     case StepKind::wait: return check_signal(step);
     case StepKind::flush_local: return check_puts();
     case StepKind::copy: copy(step); return {};
-    case StepKind::get: get(step); return {};
+    case StepKind::get: return get(step);
     case StepKind::reduce: reduce(step); return {};
     case StepKind::fold: fold(step); return {};
     case StepKind::scale:
@@ -61,7 +61,7 @@ Status Runner::take(const Step& step) noexcept {
 }
 
 void Runner::copy(const Step& step) noexcept {
-  if (next_ == done_copy_ && next_ > 0) return;
+  if (next_ == done_copy_) return;
   for (const Result& result : plan_->results)
     if (result.copy == next_) return;  // the sum was computed in the output
   std::byte* const to = at(step.to_buffer, step.to);
@@ -70,11 +70,16 @@ void Runner::copy(const Step& step) noexcept {
   if (to != from) std::memcpy(to, from, step.bytes);
 }
 
-/// Sees the peer's sum: the wait before it has read the peer's signal, by an acquire. No rank writes these bytes until
-/// this rank has finished the call: see Numbering.
-void Runner::get(const Step& step) noexcept {
+/// Sees the peer's bytes: an earlier wait has read a signal by an acquire, and the peer has raised it after its writes
+/// by a release. Later writes in this call follow a signal of this rank, those of later calls the end of this one on
+/// all ranks (Numbering).
+Status Runner::get(const Step& step) noexcept {
+  if (step.from > arena_->scratch_bytes() || step.bytes > arena_->scratch_bytes() - step.from) [[unlikely]]
+    return Status::failure(Code::out_of_range, "a schedule reaches past its area",
+                           arena_->world(static_cast<int>(step.peer)));
   const std::byte* const theirs = arena_->window().peers()[step.peer].direct;
   std::memcpy(at(step.to_buffer, step.to), theirs + arena_->scratch_offset(number_) + step.from, step.bytes);
+  return {};
 }
 
 const std::byte* Runner::source_of(const Step& step) const noexcept {
@@ -184,9 +189,7 @@ std::byte* Runner::next_copy_of(const Step& sum, std::size_t inputs) const noexc
   const std::vector<Step>& steps = plan_->schedule.steps;
   if (next_ + 1 == steps.size()) return nullptr;
   const Step& copy = steps[next_ + 1];
-  if (copy.kind != StepKind::copy || copy.from_buffer != sum.to_buffer || copy.from != sum.to ||
-      copy.bytes != sum.bytes)
-    return nullptr;
+  if (!schedule::is_copy_of_sum(copy, sum)) return nullptr;
   std::byte* const to = at(copy.to_buffer, copy.to);
   const auto may_store = [&](const void* input) {
     const auto* const from = static_cast<const std::byte*>(input);

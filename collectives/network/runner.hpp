@@ -42,7 +42,7 @@ class Runner {
   };
   base::Status take(const schedule::Step& step) noexcept;
   void copy(const schedule::Step& step) noexcept;
-  void get(const schedule::Step& step) noexcept;
+  base::Status get(const schedule::Step& step) noexcept;
   void begin_receives();
   /// Called at the first step that reads the next arrival. If a part of it was received directly, copies the rest. If
   /// nothing was received directly, the copy step copies all.
@@ -70,7 +70,8 @@ class Runner {
   std::uint64_t taken_ = 0;
   std::uint64_t number_ = 0;
   std::uint64_t stamp_ = 0;
-  std::size_t done_copy_ = 0;  ///< the index of a copy that the step before it has executed
+  static constexpr std::size_t none = ~std::size_t{0};
+  std::size_t done_copy_ = none;  ///< the index of a copy that the step before it has executed
   int awaited_ = -1;
   bool nudges_ = false;
   std::byte* buffers_[3] = {};

@@ -53,12 +53,14 @@ Status allreduce_small(DirectTeam& team, const CollectiveArgs& args, bool in_lin
 constexpr std::size_t stream_from = std::size_t{1} << 20;
 constexpr std::size_t stream_block = std::size_t{8} << 10;
 
-/// Staging for one piece: one slice of a pair, or all slices of more ranks. Longer vectors are reduced in pieces, so
-/// that staged data is read while it is in caches near the cores: an allreduce of 16 MiB took 1.4 to 1.5 times as long
-/// in one piece. The rest is room for borders: 1 MiB of a pair, or 2 MiB, is one piece.
-constexpr std::size_t pair_staging = std::size_t{576} << 10, team_staging = std::size_t{2112} << 10;
+/// Longer vectors are reduced in pieces, so that staged data is read while it is in caches near the cores: an allreduce
+/// of 16 MiB took 1.4 to 1.5 times as long in one piece. With many ranks a slice has 64 KiB.
+std::size_t longest_piece(std::size_t ranks) noexcept {
+  if (ranks == 2) return std::size_t{1} << 20;
+  return std::clamp(ranks * (std::size_t{64} << 10), std::size_t{2} << 20, std::size_t{16} << 20);
+}
 
-/// The slices of one piece, one per rank. A piece is the whole call, or as many elements as the staging holds.
+/// The slices of one piece, one per rank.
 struct Slices {
   std::size_t first;   ///< the piece's first element
   std::size_t count;   ///< its elements
@@ -125,20 +127,23 @@ class Sliced {
     ++(mine_.out ? counters.buffers_in_place : counters.buffers_staged);
   }
 
-  /// Elements of a piece: as many as all ranks' staging holds.
+  std::size_t ranks() const noexcept { return static_cast<std::size_t>(team_.size()); }
+  /// Elements of a piece, which all ranks' staging holds with its borders. The pieces of a call have equal lengths.
   std::size_t piece_length() const noexcept {
-    const std::size_t staging = std::min(team_.staging_bytes(), largest_staging()) * (pair() ? 2 : 1) / element_;
-    return std::max<std::size_t>(1, staging - border() * static_cast<std::size_t>(team_.size()));
+    const std::size_t staging = team_.staging_bytes() * (pair() ? 2 : 1) / element_;
+    const std::size_t borders = border(staging * element_) * ranks();
+    const std::size_t longest = std::max<std::size_t>(longest_piece(ranks()) / element_, 1);
+    const std::size_t most = std::clamp<std::size_t>(staging - std::min(staging, borders), 1, longest);
+    const std::size_t pieces = (count_ + most - 1) / most;
+    return (count_ + pieces - 1) / pieces;
   }
-  /// Long slices end at page boundaries, others at line boundaries.
-  std::size_t border() const noexcept {
-    const std::size_t bytes = bytes_ / static_cast<std::size_t>(team_.size()) >= 16384 ? 4096 : line_bytes;
-    return bytes / element_;
+  /// In elements. Long slices of a piece of up to `bytes` end at page boundaries, others at line boundaries.
+  std::size_t border(std::size_t bytes) const noexcept {
+    return (std::min(bytes, bytes_) / ranks() >= 16384 ? 4096 : line_bytes) / element_;
   }
   Slices slices(std::size_t first, std::size_t count) const noexcept {
-    const auto ranks = static_cast<std::size_t>(team_.size());
-    const std::size_t even = (count + ranks - 1) / ranks;
-    return {first, count, (even + border() - 1) / border() * border()};
+    const std::size_t even = (count + ranks() - 1) / ranks(), border = this->border(count * element_);
+    return {first, count, (even + border - 1) / border * border};
   }
   Slices cut(std::size_t piece) const noexcept {
     const std::size_t first = piece * piece_length();
@@ -157,11 +162,10 @@ class Sliced {
     return team_.staging(owner) + (pair() ? 0 : cut.begin(slice) * element_);
   }
 
-  std::size_t largest_staging() const noexcept { return pair() ? pair_staging : team_staging; }
-  /// Staging that each rank needs to run the call in as few pieces as possible.
+  /// Staging that each rank needs for the longest piece. A pair stages one slice, more ranks stage all.
   std::size_t staging_wanted() const noexcept {
-    const std::size_t borders = border() * element_ * static_cast<std::size_t>(team_.size());
-    return std::min((pair() ? (bytes_ + 1) / 2 : bytes_) + borders, largest_staging());
+    const std::size_t piece = std::min(bytes_, longest_piece(ranks()));
+    return (pair() ? (piece + 1) / 2 : piece) + border(piece) * element_ * ranks();
   }
 
   Status stage_and_show(std::size_t piece, bool is_staged) noexcept {

@@ -101,6 +101,8 @@ class CriticalPath {
   void pairwise(double bytes);
   /// Every rank sends to all others, then receives from all.
   void all_to_all(double bytes);
+  /// Reads another rank's scratch.
+  void get(double bytes) { add_ns(bytes * node().per_byte); }
   void copy(double bytes);
   void reduce(double bytes);
   /// Adds the cost of `steps`, `times` times.

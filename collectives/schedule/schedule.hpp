@@ -83,7 +83,7 @@ std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank);
 enum class StepBuffer : std::uint8_t {
   input,    ///< of the caller; read-only (unless the call is in place)
   output,   ///< of the caller
-  scratch,  ///< of the schedule; peers put into it
+  scratch,  ///< of the schedule; peers put into it and get from it
 };
 
 enum class StepKind : std::uint8_t {
@@ -92,8 +92,8 @@ enum class StepKind : std::uint8_t {
   /// is only a signal.
   put,
   wait,  ///< waits until `peer` has raised this rank's signal `slot`
-  /// Copies `bytes` from (scratch, from) of `peer` to (to_buffer, to). Requires Shape::shares_memory, an earlier signal
-  /// that orders it after the peer's last write to these bytes, and that no rank writes them later.
+  /// Copies `bytes` from (scratch, from) of `peer` to (to_buffer, to). Requires Shape::shares_memory. Signals order it
+  /// after the last write to these bytes, and each later write after it.
   get,
   flush_local,  ///< waits until all puts of this rank have read their sources
   copy,         ///< copies `bytes` from (from_buffer, from) to (to_buffer, to)
@@ -125,11 +125,18 @@ struct Step {
 };
 static_assert(sizeof(Step) == 40);
 
+/// True if `copy` copies the whole sum that `sum` has computed. The runtime executes two such consecutive steps by one
+/// kernel call, which stores the sum in both places.
+inline bool is_copy_of_sum(const Step& copy, const Step& sum) {
+  return copy.kind == StepKind::copy && (sum.kind == StepKind::reduce || sum.kind == StepKind::fold) &&
+         copy.from_buffer == sum.to_buffer && copy.from == sum.to && copy.bytes == sum.bytes;
+}
+
 /// One rank's steps, executed in order.
 ///  - At the start, scratch and slots are unused. The executor uses several areas in rotation.
 ///  - Each slot is raised at most once.
 ///  - At the end, all puts are locally complete, and the rank has waited for every message to it. Other ranks may
-///    still get from its scratch until they have finished the call, too.
+///    still get from its scratch, until they have finished the call.
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
@@ -151,7 +158,7 @@ struct Tunable {
   bool radix = false;
 };
 
-/// The memory of a rank that a schedule needs for peers' puts.
+/// The memory of a rank that a schedule needs for peers' puts and gets.
 struct ScratchSize {
   std::uint64_t scratch = 0;
   std::uint32_t slots = 0;

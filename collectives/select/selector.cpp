@@ -88,7 +88,8 @@ std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const C
 }  // namespace
 
 std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const AreaLimits& limits) noexcept {
-  if (algorithm.gets) return limits.scratch_bytes;
+  if (algorithm.gets && algorithm.tuned_by.segments)
+    return call.segment_bytes > 0 ? std::min(call.segment_bytes, limits.scratch_bytes) : limits.scratch_bytes;
   // All receive buffers of the pairwise exchange together fill one area.
   if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
     return limits.scratch_bytes / schedule::alltoall_cells;

@@ -104,13 +104,13 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   if (question.ranks < 1 || question.per_node < 1)
     refuse("--ranks and --per-node can't be 0 or less", "give 1 or more");
   Shape shape{question.ranks, std::min(question.per_node, question.ranks)};
-  shape.shares_memory = shape.nodes() == 1;
+  const bool one_node = shape.nodes() == 1 && (env.transport.empty() || env.transport == "shm");
+  shape.shares_memory = one_node;
   const Call call = call_of(question, bytes, env.deterministic);
   bytes = call.count * call.element_bytes;
   const job::MachineModel model = job::machine_model(env, question.parameters, question.one_machine);
   const std::string rows = env.coll_file.empty() ? "" : content_of(env.coll_file);
   const Selector selector(env.coll, collectives::read_overrides(rows, env.coll_file), model.parameters);
-  const bool one_node = shape.nodes() == 1;
   const collectives::AreaLimits room = collectives::area_limits(shape.size);
 
   const collectives::Choice choice = selector.choose(shape, call, bytes, room);

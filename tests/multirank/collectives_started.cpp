@@ -1,4 +1,5 @@
 // Non-blocking and persistent collectives.
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -25,27 +26,54 @@ HMC_SPMD_TEST(Started, every_collective_works_without_blocking) {
   }
 }
 
-// Vectors of several segments and pieces: the ranks of a node get sums from each other's scratch. The next call, and
-// the next piece, may use that scratch only when all of them have been got.
+// Vectors of several segments: the ranks of a node get sums from each other's scratch. The next segment and the next
+// call may use that scratch only when all of them have been got. One rank is late, with a function that only it calls.
 HMC_SPMD_TEST(Started, long_allreduces_overlap) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t counts[] = {8'191, 200'003};
+#else
+  constexpr std::size_t counts[] = {8'191, 70'001, 400'003};
+#endif
   hmc::Team& world = me.runtime->world();
-  for (const std::size_t count : {std::size_t{8'191}, std::size_t{70'001}, std::size_t{1'400'003}}) {
+  hmc::Team half = world.split(me.rank % 2, me.rank);
+  const int half_rank = me.rank / 2, half_size = (me.size + (me.rank % 2 == 0 ? 1 : 0)) / 2;
+  std::uint64_t number = 40;
+  for (const std::size_t count : counts) {
     std::vector<std::unique_ptr<EveryCall>> calls;
     std::vector<hmc::Request> requests;
-    for (std::uint64_t i = 0; i < (count > 1'000'000 ? 2 : 12); ++i) {
-      Every what = some(Collective::allreduce, count + i, 40 + count + i);
-      what.in_place = i % 2 == 1;
-      what.user = i % 5 == 4;
-      calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, what));
-      requests.push_back(calls.back()->start(world));
+    for (std::uint64_t i = 0; i < (count > 100'000 ? 4 : 12); ++i) {
+      Every what = some(Collective::allreduce, count + i, ++number);
+      what.in_place = i % 2 == 1 && (i + static_cast<std::uint64_t>(me.rank)) % 3 != 0;
+      what.user = i % 4 == 2;
+      what.deterministic = i % 4 == 3;
+      const bool in_half = i % 5 == 4;
+      calls.push_back(in_half ? std::make_unique<EveryCall>(half_rank, half_size, what)
+                              : std::make_unique<EveryCall>(me.rank, me.size, what));
+      requests.push_back(calls.back()->start(in_half ? half : world));
     }
-    if (me.rank == 0) std::this_thread::yield();
+    if (me.rank == me.size - 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     for (hmc::Request& request : requests) request.wait();
     for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
   }
   const bool by_model = std::getenv("HMC_COLL") == nullptr && std::getenv("HMC_COLL_FILE") == nullptr;
   if (by_model && all_direct(me) && me.size > 1)
     HMC_CHECK_GE(world.calls_by_algorithm("allreduce", "shared_slices"), 1U);
+  half.close();
+}
+
+HMC_SPMD_TEST(Started, plan_of_a_long_allreduce_runs_again) {
+  for (const bool in_place : {false, true}) {
+    Every what = some(Collective::allreduce, 200'007, 7);
+    what.in_place = in_place;
+    EveryCall call(me.rank, me.size, what);
+    hmc::Plan plan = call.plan(me.runtime->world());
+    for (std::uint64_t run = 1; run <= 4; ++run) {
+      call.fill(100 + run);
+      plan.start();
+      plan.wait();
+      HMC_CHECK_CLEAN(call.check());
+    }
+  }
 }
 
 HMC_SPMD_TEST(Started, ibarrier_completes_when_all_ranks_started_it) {

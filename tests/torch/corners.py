@@ -224,7 +224,7 @@ def test_group_after_a_message_of_another_size():
                 dist.recv(torch.ones(10), 0, group=group)
                 raise AssertionError("no exception")
             except RuntimeError as error:
-                assert re.search("truncated|longer than the buffer", str(error)), error
+                assert "truncated" in str(error) or "longer than the buffer" in str(error), error
             work = dist.isend(torch.full((100000,), 5.0), 0, group=group)
             dist.barrier()
             dist.destroy_process_group(group)

@@ -15,14 +15,16 @@
 namespace hmc::collectives::schedule {
 namespace {
 
-/// Two ranks need no copy of their own contributions.
+/// Two ranks don't copy their own contributions.
 bool reduces_pair(int size, const Call& call) { return size == 2 && !call.deterministic && call.op != Op::avg; }
 
-/// The segments of the longest slice; those of the others are shorter or empty.
+/// The segments of the longest slice; those of the others are shorter or empty. One of each rank fit in
+/// Call::segment_bytes, in whole cache lines.
 Segments segments_of(int size, const Call& call) {
   const std::uint64_t scratch = segment_size(call, std::uint64_t{512} << 10);
+  const std::uint64_t place = scratch / static_cast<std::uint64_t>(std::max(size, 2)) / 64 * 64;
   return Segments(Slices(call.count, size, call.element_bytes).largest(),
-                  scratch / static_cast<std::uint64_t>(std::max(size, 2)), call.element_bytes);
+                  place / call.element_bytes * call.element_bytes, call.element_bytes);
 }
 
 class SharedSlices {
@@ -104,10 +106,10 @@ struct AllreduceSharedSlices {
     path.repeat(segments, [&](CriticalPath& segment) {
       if (!reduces_pair(path.size, call)) segment.copy(slice);
       segment.all_to_all(slice);
-      segment.reduce(path.size * slice);
+      // One kernel call stores the sum in scratch and in the output.
+      segment.reduce(reduces_pair(path.size, call) ? slice : path.size * slice);
       segment.all_to_all(0);
-      // One kernel call stores this rank's sum in both places.
-      segment.copy((path.size - 1) * slice);
+      segment.get((path.size - 1) * slice);
     });
   }
 };

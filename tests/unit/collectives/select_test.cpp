@@ -129,6 +129,38 @@ TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
       }
 }
 
+TEST(Selector, gets_require_shared_memory) {
+  const Selector selector;
+  EXPECT_EQ(chosen(selector, {4, 4, true}, allreduce(1 << 20)), "shared_slices");
+  EXPECT_NE(chosen(selector, {4, 4}, allreduce(1 << 20)), "shared_slices");
+  const Selector forced("allreduce:shared_slices");
+  EXPECT_EQ(chosen(forced, {4, 4, true}, allreduce(8)), "shared_slices");
+  EXPECT_NE(chosen(forced, {4, 4}, allreduce(8)), "shared_slices");
+}
+
+TEST(Selector, long_vectors_in_shared_memory_are_one_piece_of_many_segments) {
+  const Algorithm& algorithm = *schedule::find(Collective::allreduce, "shared_slices");
+  for (const int size : {2, 3, 4, 5, 6, 7, 8, 9, 12}) {
+    const Shape shape{size, size, true};
+    const AreaLimits room = area_limits(size);
+    for (Call call : {allreduce(16 << 20), allreduce(12 * 1'000'003)}) {
+      if (call.count % 3 == 0) call.element_bytes = 12, call.count /= 3;
+      const Choice choice =
+          Selector("allreduce:shared_slices").choose(shape, call, call.count * call.element_bytes, room);
+      EXPECT_GE(choice.longest, call.count) << size;
+      call.segment_bytes = choice.segment_bytes;
+      const schedule::ScratchSize bound = algorithm.scratch_size(shape, call);
+      EXPECT_LE(bound.scratch, room.scratch_bytes) << size;
+      for (const int rank : {0, size - 1}) {
+        const schedule::Schedule built = schedule::build(algorithm, shape, call, rank);
+        EXPECT_LE(built.scratch_bytes, bound.scratch) << size;
+        EXPECT_LE(built.slots, bound.slots) << size;
+        EXPECT_GT(built.slots, 4U * static_cast<unsigned>(size)) << "several segments";
+      }
+    }
+  }
+}
+
 TEST(Selector, latency_and_bandwidth_costs_select_different_algorithms) {
   CostParameters dear_messages, dear_bytes;
   dear_messages.network = {50'000, 10'000, 10'000, 0.001};

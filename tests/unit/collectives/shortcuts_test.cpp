@@ -154,7 +154,7 @@ TEST(Arrivals, other_uses_of_scratch_or_output_prevent_it) {
   find_arrivals(Schedule{{copy(much, much), other}, 0, 0}, false, arrivals);
   EXPECT_TRUE(arrivals.empty());
   // Writers.
-  for (const StepKind kind : {StepKind::copy, StepKind::reduce, StepKind::fold, StepKind::scale}) {
+  for (const StepKind kind : {StepKind::copy, StepKind::get, StepKind::reduce, StepKind::fold, StepKind::scale}) {
     other = {};
     other.kind = kind;
     other.inputs = 1;

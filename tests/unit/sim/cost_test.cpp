@@ -56,7 +56,7 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
     for (const CostParameters* parameters : {&a_network, &loopback})
       for (const Shape& shape : shapes)
         for (const std::uint64_t bytes : sizes) {
-          if ((algorithm.hierarchical && shape.per_node == 1) || (algorithm.gets && !shape.shares_memory)) continue;
+          if ((algorithm.hierarchical && shape.per_node == 1) || algorithm.gets != shape.shares_memory) continue;
           if (schedule::has_blocks(algorithm.collective) && bytes > 65536) continue;
           const Call call = call_of(algorithm.collective, bytes);
           // Skipped: some ranks' slices are empty, so messages are omitted.
@@ -73,7 +73,7 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
     if (tell)
       std::printf("%-16s %-24s %.2f (%s)  %.2f (%s)\n", name_of(algorithm.collective),
                   std::string(algorithm.name).c_str(), least, least_at.c_str(), most, most_at.c_str());
-    EXPECT_GT(least, 0.53) << name_of(algorithm.collective) << ":" << algorithm.name << " " << least_at;
+    EXPECT_GT(least, 0.55) << name_of(algorithm.collective) << ":" << algorithm.name << " " << least_at;
     EXPECT_LT(most, 2.4) << name_of(algorithm.collective) << ":" << algorithm.name << " " << most_at;
   }
 }
