@@ -80,7 +80,7 @@ class Result {
       mark(*future_);
     } else {
       unmarked_ = future_;
-      // The first callback: whoever sees the result also sees the future as done, and later callbacks may take their
+      // The first callback: a thread that sees the result also sees the future as done. Later callbacks may take their
       // time.
       future_->addCallback([this](c10::ivalue::Future& /*future*/) { show(); });
     }
