@@ -75,6 +75,7 @@ class Checker {
   void follow_flush();
   void remove_completed_reads();
   bool follow_wait(const Step& step);
+  void check_is_after(std::uint32_t owner, const LastAccess& touched, const char* what) const;
   void check_no_reader(const ByteRange& range, std::uint32_t owner, const char* what) const;
   bool is_complete(const PendingRead& pending, const VectorClock& clock, std::uint32_t owner) const;
   void check_written(const ValueRuns& pieces) const;
@@ -192,6 +193,17 @@ bool Checker::follow_wait(const Step& step) {
   return true;
 }
 
+/// Checks that this rank knows of the last accesses to bytes of `owner`.
+void Checker::check_is_after(std::uint32_t owner, const LastAccess& touched, const char* what) const {
+  const std::uint32_t known = ranks_[me_].clock[owner];
+  if (touched.locally > known)
+    reject(std::string(what) + " bytes that rank " + std::to_string(owner) + " may still use in its step " +
+           std::to_string(touched.locally - 1));
+  if (touched.arrives > known)
+    reject(std::string(what) + " bytes of another message, which rank " + std::to_string(owner) +
+           " awaits in its step " + std::to_string(touched.arrives - 1));
+}
+
 void Checker::follow_put(const Step& step) {
   RankState& rank = ranks_[me_];
   MatchedMessage& message = messages_[step.peer][step.slot];
@@ -205,13 +217,7 @@ void Checker::follow_put(const Step& step) {
         .push_back({source, rank.at, step.peer, message.wait_step, MatchedMessage::none});
     const ByteRange target{2, step.to, step.bytes};
     Storage& memory = ranks_[step.peer].memories[2];
-    const LastAccess touched = memory.touched(step.to, step.bytes);
-    if (touched.locally > rank.clock[step.peer])
-      reject("overwrites bytes that rank " + std::to_string(step.peer) + " may still use in its step " +
-             std::to_string(touched.locally - 1));
-    if (touched.arrives > rank.clock[step.peer])
-      reject("overwrites bytes of another message, which rank " + std::to_string(step.peer) + " awaits in its step " +
-             std::to_string(touched.arrives - 1));
+    check_is_after(step.peer, memory.touched(step.to, step.bytes), "overwrites");
     check_no_reader(target, step.peer, "overwrites");
     memory.write(step.to, pieces);
     memory.touch(step.to, step.bytes, {0, message.wait_step + 1});
@@ -229,13 +235,7 @@ void Checker::follow_put(const Step& step) {
 void Checker::follow_get(const Step& step) {
   RankState& rank = ranks_[me_];
   RankState& owner = ranks_[step.peer];
-  const LastAccess touched = owner.memories[2].touched(step.from, step.bytes);
-  if (touched.locally > rank.clock[step.peer])
-    reject("gets bytes that rank " + std::to_string(step.peer) + " uses in its step " +
-           std::to_string(touched.locally - 1));
-  if (touched.arrives > rank.clock[step.peer])
-    reject("gets bytes of a message that rank " + std::to_string(step.peer) + " awaits in its step " +
-           std::to_string(touched.arrives - 1));
+  check_is_after(step.peer, owner.memories[2].touched(step.from, step.bytes), "gets");
   ValueRuns pieces;
   owner.memories[2].read(step.from, step.bytes, pieces);
   check_written(pieces);

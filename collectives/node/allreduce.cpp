@@ -79,7 +79,8 @@ class Sliced {
         out_(static_cast<std::byte*>(args.output)),
         count_(args.call.count),
         element_(args.reducer.element),
-        bytes_(args.bytes()) {}
+        bytes_(args.bytes()),
+        piece_length_(piece_length()) {}
 
   Status run() {
     announce_placements();
@@ -105,8 +106,11 @@ class Sliced {
     if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
     if (const Status status = read_announcements(); !status.ok()) return status;
     if (!someone_stages_) return finish(whole(), 0);
-    if (!team_.staging_fits(staging_wanted())) team_.grow_staging(staging_wanted());
-    const std::size_t pieces = (count_ + piece_length() - 1) / piece_length();
+    if (!team_.staging_fits(staging_wanted())) {
+      team_.grow_staging(staging_wanted());
+      piece_length_ = piece_length();
+    }
+    const std::size_t pieces = (count_ + piece_length_ - 1) / piece_length_;
     for (std::size_t piece = 0; piece < pieces; ++piece) {
       // If all ranks have staged the first piece before their arrival, the arrivals publish it.
       if (piece > 0 || !is_staged || falls_back_) {
@@ -134,8 +138,8 @@ class Sliced {
     const std::size_t borders = border(staging * element_) * ranks();
     const std::size_t longest = std::max<std::size_t>(longest_piece(ranks()) / element_, 1);
     const std::size_t most = std::clamp<std::size_t>(staging - std::min(staging, borders), 1, longest);
-    const std::size_t pieces = (count_ + most - 1) / most;
-    return (count_ + pieces - 1) / pieces;
+    const std::size_t pieces = std::max<std::size_t>((count_ + most - 1) / most, 1);
+    return std::max<std::size_t>((count_ + pieces - 1) / pieces, 1);
   }
   /// In elements. Long slices of a piece of up to `bytes` end at page boundaries, others at line boundaries.
   std::size_t border(std::size_t bytes) const noexcept {
@@ -146,8 +150,8 @@ class Sliced {
     return {first, count, (even + border - 1) / border * border};
   }
   Slices cut(std::size_t piece) const noexcept {
-    const std::size_t first = piece * piece_length();
-    return slices(first, std::min(piece_length(), count_ - first));
+    const std::size_t first = piece * piece_length_;
+    return slices(first, std::min(piece_length_, count_ - first));
   }
   Slices whole() const noexcept { return slices(0, count_); }
 
@@ -291,6 +295,7 @@ class Sliced {
   std::size_t count_;
   std::size_t element_;
   std::size_t bytes_;
+  std::size_t piece_length_;  ///< for the present size of the staging
   Announcement mine_;
   bool falls_back_ = false;
   bool someone_stages_ = false;

@@ -27,7 +27,8 @@ HMC_SPMD_TEST(Started, every_collective_works_without_blocking) {
 }
 
 // Vectors of several segments: the ranks of a node get sums from each other's scratch. The next segment and the next
-// call may use that scratch only when all of them have been got. One rank is late, with a function that only it calls.
+// call may use that scratch only when all of them have been got. One rank is late: the calls with a user function run
+// only in its own waits.
 HMC_SPMD_TEST(Started, long_allreduces_overlap) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr std::size_t counts[] = {8'191, 200'003};
