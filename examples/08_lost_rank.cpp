@@ -1,6 +1,7 @@
 // A job that loses a rank and still completes its sum: hmcrun -np 4 --keep-going 08_lost_rank
 // Each rank has terms of the sum in a window, and a copy of the previous rank's terms. The last rank is killed after
-// some rounds. The others shrink the world, and the next rank adds the lost rank's terms from its copy.
+// some rounds. The others shrink the world, agree on the round to repeat, and the next rank adds the lost rank's terms
+// from its copy.
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -37,7 +38,7 @@ int main() try {
 
   std::vector<int> present(static_cast<std::size_t>(owners), 1);  // by the original rank numbers
   std::uint64_t sum = 0;
-  for (int round = 0;; ++round) {
+  for (int round = 0; round <= 10;) {
     if (round == 3 && first_rank == owners - 1) std::raise(SIGKILL);  // a machine check, the kernel's OOM killer, ...
     const int previous = (first_rank + owners - 1) % owners;
     const std::uint64_t* const all = win.local<std::uint64_t>();
@@ -46,7 +47,7 @@ int main() try {
       mine = std::accumulate(all, all + 2 * terms, std::uint64_t{0});
     try {
       rt.world().allreduce(&mine, &sum, 1, hmc::DType::u64, hmc::sum);
-      if (round == 10) break;
+      ++round;
     } catch (const hmc::Error& error) {
       if (error.code() != hmc::Code::peer_failed) throw;
       std::printf("rank %d: %s\n", first_rank, error.what());
@@ -55,6 +56,9 @@ int main() try {
       std::vector<int> mine_only(present.size(), 0);
       mine_only[static_cast<std::size_t>(first_rank)] = 1;
       rt.world().allreduce(mine_only, present, hmc::sum);
+      // Some ranks may have completed the lost rank's last round and others not: all repeat the earliest one.
+      const int reached = round;
+      rt.world().allreduce(&reached, &round, 1, hmc::DType::i32, hmc::min);
     }
   }
   const bool right = sum == expected(owners);

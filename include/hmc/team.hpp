@@ -118,7 +118,7 @@ class HMC_API Team {
   /// later errors use them. All other teams are closed; the caller splits the new world again. Window::rebind keeps
   /// windows.
   ///  - If another rank hasn't noticed a failure, its current or next call throws Error{peer_failed}. It calls shrink()
-  ///    too.
+  ///    too. So the ranks may be one call apart: after shrink() they agree where to go on (examples/08_lost_rank.cpp).
   ///  - A rank that ends during the call isn't in the new team.
   ///  - Error{unavailable}: the process that runs the job's store or this node's agent has ended. Under hmcrun that is
   ///    hmcrun. Otherwise it is rank 0, or the rank of this node that joined first.
