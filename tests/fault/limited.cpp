@@ -6,17 +6,20 @@
 //   too_large               every rank requests four times the memory of the machine
 //   too_large_together      every rank requests two thirds of the available memory
 //   start                   no limit: init, barrier, close
-//   no_close                init, barrier, return without close
+//   no_close FOLDER         init, barrier, return without close when no rank is in a call
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <hmc/hmc.hpp>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -37,6 +40,13 @@ template <typename Resource> void limit(Resource which, rlim_t value) {
   if (::setrlimit(which, &limits) != 0) std::perror("setrlimit");
 }
 
+/// Returns when every rank has called this. The ranks wait by files, so that none is in a call of the library.
+void wait_for_all(const hmc::Runtime& runtime, const std::filesystem::path& folder) {
+  std::ofstream(folder / std::to_string(runtime.rank())).flush();
+  for (int rank = 0; rank < runtime.size(); ++rank)
+    while (!exists(folder / std::to_string(rank))) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 void leave_no_descriptor() {
   const int next = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
   ::close(next);
@@ -47,7 +57,7 @@ void leave_no_descriptor() {
 
 int main(int argc, char** argv) {
   const std::string what = argv[1];
-  const int odd = argc > 2 ? std::atoi(argv[2]) : -1;
+  const int odd = argc > 2 && what != "no_close" ? std::atoi(argv[2]) : -1;
   int result = 0;
   try {
     hmc::Runtime runtime = hmc::Runtime::init();
@@ -74,7 +84,10 @@ int main(int argc, char** argv) {
     double sum = 0;
     world.allreduce(std::span(&mine, 1), std::span(&sum, 1), hmc::sum);
     if (sum != runtime.size() * (runtime.size() - 1) / 2.0) result = 4;
-    if (what != "no_close") runtime.close();
+    if (what == "no_close")
+      wait_for_all(runtime, argv[2]);
+    else
+      runtime.close();
   } catch (const hmc::Error& error) {
     std::printf("start: %s\n", error.what());
     result = 5;

@@ -112,7 +112,8 @@ for nodes in (1, 2):
     expect(name, not enough[0] and enough[-1] and enough == sorted(enough), f"which start: {enough}")
 
     # Ranks that never close are named once; that alone isn't a failure.
-    code, out, err, _ = run("no_close", nodes=nodes)
+    with tempfile.TemporaryDirectory() as folder:
+        code, out, err, _ = run("no_close", folder, nodes=nodes)
     expect(f"without close, {nodes} nodes", (code, err) ==
            (0, "hmcrun: ranks 0-3 ended with status 0 but without Runtime::close\n"), (code, out, err))
 
