@@ -178,9 +178,13 @@ void TcpBootstrap::join(Deadline deadline) {
   if (!wait(operation, deadline, [this] { return page_.segment() != nullptr; })) {
     fail(Code::timeout, operation, "the node's agent doesn't answer");
   }
-  if (!wait(operation, deadline, [this] { return !facts_.empty(); })) {
-    report_missing(operation, MissingQuery::What::join, 0);
-  }
+  if (!wait(operation, deadline, [this] { return !facts_.empty(); })) try {
+      report_missing(operation, MissingQuery::What::join, 0);
+    } catch (const Error& error) {
+      // The others on this node report the same, and not the end of this rank. A replacement leaves the job as it is.
+      if (!replaces_) page_.raise_abort(error.code(), error.peer(), error.detail().message);
+      throw;
+    }
   if (facts_.size() != static_cast<std::size_t>(job_size_)) {
     fail(Code::error, operation, "the store's table doesn't have the size of the job");
   }

@@ -240,7 +240,7 @@ def test_buffers_of_other_devices_in_calls():
 
 
 def test_libraries_of_a_vendor_that_the_program_loads_later():
-    program = "import hmc; hmc.Buffer(1); import fake_devices as f; a = f.DeviceArray(f.pattern(3, 'int32', 0)); " \
+    program = "import hmc; hmc.Buffer(1); import fake_devices as f; a = f.DeviceArray(f.pattern(3, 'int32', 0), number=1); " \
               "a.launch(f.pattern(3, 'int32', 1)); b = hmc.Buffer.from_array(a); " \
               "assert b.allocator == 'cuda' and b.tolist() == [1, 8, 15], b"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=100, cwd=os.path.dirname(os.path.abspath(__file__)))

@@ -216,6 +216,21 @@ TEST(RankDeath, death_before_joining_ends_the_waits_of_others) {
   EXPECT_THAT(error.what(), testing::HasSubstr("code 3"));
 }
 
+TEST(RankDeath, first_deadline_of_a_join_ends_the_waits_of_its_node) {
+  const Shape shape{Kind::tcp, 3, 1};
+  TestServers servers(shape);
+  std::thread hasty([&] {
+    const Error error = error_of([&] { (void)join_tcp(servers.env(0), in_ms(300)); });
+    EXPECT_EQ(error.code(), Code::timeout);
+  });
+  const std::int64_t start = base::now_ns();
+  const Error error = error_of([&] { (void)join_tcp(servers.env(1), in_ms(60'000)); });
+  hasty.join();
+  EXPECT_EQ(error.code(), Code::timeout);
+  EXPECT_THAT(error.what(), testing::ContainsRegex("waiting for rank.* 2"));
+  EXPECT_LT(base::now_ns() - start, std::int64_t{40'000'000'000});
+}
+
 TEST(RankDeath, end_after_a_goodbye_is_no_death) {
   const Shape shape{Kind::tcp, 2, 2};
   TestServers servers(shape);
