@@ -182,7 +182,8 @@ void TcpBootstrap::join(Deadline deadline) {
       report_missing(operation, MissingQuery::What::join, 0);
     } catch (const Error& error) {
       // The others on this node report the same, and not the end of this rank. A replacement leaves the job as it is.
-      if (!replaces_) page_.raise_abort(error.code(), error.peer(), error.detail().message);
+      if (!replaces_ && error.code() == Code::timeout)
+        page_.raise_abort(error.code(), error.peer(), error.detail().message);
       throw;
     }
   if (facts_.size() != static_cast<std::size_t>(job_size_)) {
