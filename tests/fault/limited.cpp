@@ -57,7 +57,7 @@ void leave_no_descriptor() {
 
 int main(int argc, char** argv) {
   const std::string what = argv[1];
-  const int odd = argc > 2 && what != "no_close" ? std::atoi(argv[2]) : -1;
+  const int odd = argc > 2 ? std::atoi(argv[2]) : -1;
   int result = 0;
   try {
     hmc::Runtime runtime = hmc::Runtime::init();
