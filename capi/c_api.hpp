@@ -98,7 +98,7 @@ hmc_code query(Handle* handle, const char* operation, Result* result, Call&& cal
   });
 }
 
-inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
+inline Timeout timeout_of(std::int64_t timeout_ns) { return Timeout{timeout_ns}; }
 
 /// Converts a request to plain bytes.
 hmc_request_t to_c(const Request& request);

@@ -53,6 +53,7 @@ Runtime Runtime::init() {
 }
 
 Runtime Runtime::init(const KeyValueStore& store, int rank, int size, Timeout timeout) {
+  base::require_timeout(timeout, "Runtime::init");
   base::Env env = base::Env::from_process();
   if (timeout != job_timeout) env.timeout = timeout;
   warn_of_misspelt_names(env);

@@ -29,6 +29,7 @@ constexpr auto answer_within = std::chrono::seconds(60);
 }  // namespace
 
 std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, Timeout timeout) {
+  base::require_timeout(timeout, "Store::connect");
   const base::Env env = base::Env::from_process();
   const std::string address = given.empty() ? env.store : given;
   if (address.empty())
@@ -110,6 +111,7 @@ void Store::Client::send(StoreCall call) {
 }
 
 StoreAnswer Store::Client::call(const char* operation, StoreCall call, Timeout timeout, bool waits) {
+  base::require_timeout(timeout, operation);
   require_usable(operation);
   {
     const std::lock_guard guard(lock_);

@@ -9,6 +9,7 @@
  * - Structs start with struct_size, which the caller sets to the struct's sizeof. Later versions may append fields.
  *   Programs compiled with this version keep working.
  * - Timeouts are in nanoseconds. HMC_JOB_TIMEOUT means the runtime's deadline (HMC_TIMEOUT_S).
+ *   Any other negative timeout is HMC_INVALID_ARGUMENT.
  * - Threads: one at a time per runtime, and one at a time per buffer. hmc_last_error() is per thread.
  */
 #ifndef HMC_HMC_C_H

@@ -20,7 +20,8 @@ class WindowCore;
 }
 
 /// The timeout of a wait. The default, `job_timeout`, is HMC_TIMEOUT_S. If that isn't set, a wait has no
-/// limit; after HMC_REPORT_S (60) seconds a warning names the missing ranks.
+/// limit; after HMC_REPORT_S (60) seconds a warning names the missing ranks. Any other negative timeout is
+/// Error{invalid_argument}.
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 

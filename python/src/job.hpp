@@ -134,9 +134,9 @@ template <typename Function> auto quick(Job& job, Function&& function) {
 }
 
 /// None: the job's timeout.
-inline hmc::Timeout timeout_of(std::optional<double> seconds) {
+inline hmc::Timeout timeout_of(std::optional<double> seconds, const char* operation) {
   if (!seconds) return hmc::job_timeout;
-  if (!(*seconds >= 0)) throw nb::value_error("the timeout is negative");
+  if (!(*seconds >= 0)) throw hmc::Error(Code::invalid_argument, operation, "the timeout is negative");
   constexpr double most = 9e9;  // beyond it nanoseconds overflow
   return hmc::Timeout(static_cast<std::int64_t>(std::min(*seconds, most) * 1e9));
 }

@@ -65,7 +65,7 @@ template <typename Function> bool complete(RequestObject& self, const Function& 
 }
 
 nb::object wait(RequestObject& self, std::optional<double> seconds) {
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait");
   complete(self, [&] {
     blocking(*self.job, [&] { self.request.wait(timeout); });
     return true;
@@ -92,7 +92,7 @@ std::vector<hmc::Request> requests_of(const std::vector<RequestObject*>& objects
 nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
   if (objects.empty()) return nb::none();
   std::vector<hmc::Request> requests = requests_of(objects);
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait_any");
   const auto fail = [&](const auto& error_of) {  // the failed ones, and after a rank's death all, are empty now
     for (std::size_t i = 0; i < objects.size(); ++i)
       if (!objects[i]->is_over && is_empty(requests[i])) objects[i]->fail(error_of(*objects[i]));
@@ -165,7 +165,7 @@ void define_requests(nb::module_& module) {
       .def(
           "wait",
           [](PlanObject& self, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
+            const hmc::Timeout timeout = timeout_of(seconds, "wait");
             blocking(*self.job, [&] { self.plan.wait(timeout); });
             self.is_running = false;
             return self.result;

@@ -70,7 +70,7 @@ void define_team(nb::module_& module) {
       .def(
           "grow",
           [](TeamObject& self, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
+            const hmc::Timeout timeout = timeout_of(seconds, "grow");
             return derive(self, [&](hmc::Team& t) { return t.grow(timeout); });
           },
           nb::arg("timeout") = nb::none(),

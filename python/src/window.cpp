@@ -149,7 +149,7 @@ void put_signal(WindowObject& self, int rank, std::uint64_t offset, nb::handle s
 std::uint64_t wait_until(WindowObject& self, std::uint64_t offset, nb::handle compare, std::uint64_t value,
                          std::optional<double> seconds) {
   const hmc::Cmp comparison = comparison_of(compare);
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait_until");
   return blocking(*self.job, [&] { return self.window.wait_until(offset, comparison, value, timeout); });
 }
 
@@ -387,7 +387,7 @@ void define_window(nb::module_& module) {
       .def(
           "flush",
           [](WindowObject& self, std::optional<int> target, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
+            const hmc::Timeout timeout = timeout_of(seconds, "flush");
             blocking(*self.job, [&] {
               if (target)
                 self.window.flush(*target, timeout);

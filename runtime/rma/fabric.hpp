@@ -138,8 +138,8 @@ class Fabric {
   p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
-  /// Replaces job_timeout (negative) by this runtime's timeout.
-  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
+  /// Replaces job_timeout by this runtime's timeout.
+  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args == job_timeout ? timeout : args; }
 
   /// The exchange that opens and closes the world's windows.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }

@@ -84,13 +84,14 @@ bool Request::test() {
 }
 
 void Request::wait(Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait");
   if (is_empty()) return;
   const auto window = this->window();
   if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
   rma::Fabric& fabric = window->fabric();
   progress::TicketSource* const source = fabric.tickets.source(wire_);
   base::WaitNote note{base::Activity::wait_request, peer_};
-  if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
+  if (source != nullptr && !source->is_transfer() && timeout == job_timeout) {
     note.watch = source->watch();
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
     if (status.code == Code::timeout) source->expired(ticket_);  // it can no longer complete
@@ -115,9 +116,10 @@ void Request::abandon() noexcept {
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait_all");
   const base::Deadline deadline = base::Deadline::after(timeout);
   try {
-    for (Request& request : requests) request.wait(timeout < Timeout::zero() ? timeout : deadline.left());
+    for (Request& request : requests) request.wait(timeout == job_timeout ? timeout : deadline.left());
   } catch (const Error& error) {
     if (error.code() != Code::timeout) abandon_all(requests);
     throw;
@@ -140,6 +142,7 @@ void Request::throw_timeout(std::span<Request> requests, const base::Status& sta
 }
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait_any");
   std::size_t finished = none;
   std::shared_ptr<rma::WindowCore> some;  // the window of a request in progress
   base::Status result;
@@ -160,7 +163,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   if (!one_over()) {
     if (some == nullptr) return none;  // all requests are empty
     rma::Fabric& fabric = some->fabric();
-    const bool renewed = timeout < Timeout::zero();
+    const bool renewed = timeout == job_timeout;
     base::Status status;
     const progress::Background::Waiting waiting(fabric.background);
     for (std::uint64_t before = 0; status.ok() && finished == none;) {

@@ -84,6 +84,8 @@ def test_put_signal_and_wait_until(rt):
         assert win.test_until(8000, "eq", 199) and not win.test_until(8000, "<", 199)
         error = raises(hmc.Timeout, "8000", win.wait_until, 8000, ">", 10**6, timeout=0.01)
         assert isinstance(error, TimeoutError) and error.code == "timeout" and error.operation == "wait_until"
+        for call in (win.wait_until, 8000, ">", 0), (win.flush,), (hmc.wait_any, []), (rt.world.grow,):
+            assert raises(hmc.Error, "negative", *call, timeout=-0.5).code == "invalid_argument"
         rt.world.barrier()
 
 
