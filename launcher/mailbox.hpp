@@ -16,7 +16,7 @@
 namespace hmc::launcher {
 
 struct SupervisorMessage {
-  enum class What { aborted, node_up, failed, node_lost, command, store_lost, output_done };
+  enum class What { aborted, node_up, failed, node_lost, command, store_lost, no_member, output_done };
   What what;
   int rank = -1;
   int value = 0;  ///< aborted: the exit status; command: the value

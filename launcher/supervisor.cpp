@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "bootstrap/common.hpp"
+#include "launcher/part.hpp"
 #include "launcher/report.hpp"
 #include "runtime/base/rank_state.hpp"
 
@@ -121,10 +122,12 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
   const base::Status notice = control_.failure_known_to(rank);  // read before this rank's exit is recorded
+  const std::string no_replacement = no_replacement_of(rank);
   if (others_run() || plan_.is_part())
-    control_.report_death(rank, fmt::format("rank {} {}", plan_.options.number(rank), describe_end(event.value)));
+    control_.report_death(rank, fmt::format("rank {} {}", plan_.options.number(rank), describe_end(event.value)),
+                          no_replacement);
   const bool failed = status_of(event.value) != 0;
-  if (plan_.options.keep_going && !status_) return go_on_without(rank);
+  if (plan_.options.keep_going && !status_) return go_on_without(rank, no_replacement.empty());
   if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
   if (status_ || cause_deadline_ || !failed) return;
   if (!may_be_a_consequence(rank, notice)) return set_cause(rank);
@@ -132,16 +135,25 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   cause_deadline_ = base::Deadline::after(blame_delay);
 }
 
-void Supervisor::go_on_without(int rank) {
+/// Why this rank, whose process has ended, isn't started again; empty: it is.
+std::string Supervisor::no_replacement_of(int rank) const {
+  if (plan_.options.respawns == 0) return "hmcrun starts no rank again without --respawn";
+  if (status_) return "hmcrun ends the job";
+  if (status_of(at(rank).wait_status) == 0) return "its last process has exited with status 0";
+  if (respawned_ >= plan_.options.respawns)
+    return fmt::format("hmcrun has started ranks again {} times, the limit of --respawn", respawned_);
+  if (!has_member_ || (!others_run() && !plan_.is_part())) return "all ranks that could call Team::grow have ended";
+  if (!control_.is_in_job(rank)) return "its last process had closed the job, or hadn't joined it";
+  return {};
+}
+
+void Supervisor::go_on_without(int rank, bool starts_again) {
   const int wait_status = at(rank).wait_status;
-  const std::vector<int> silent = control_.ranks_without_goodbye();
-  const bool has_closed = std::find(silent.begin(), silent.end(), plan_.options.number(rank)) == silent.end();
   if (status_of(wait_status) == 0) {
-    some_closed_ |= has_closed;
+    some_closed_ |= !control_.is_in_job(rank);
     return;
   }
-  lost_.push_back(rank);
-  const bool starts_again = !has_closed && (others_run() || plan_.is_part()) && respawned_ < plan_.options.respawns;
+  lost_.push_back({rank, wait_status});
   print_message("{} {}{}", name_of(rank), describe_end(wait_status),
                 starts_again                      ? "; starting it again"
                 : others_run() || plan_.is_part() ? "; the others go on"
@@ -155,9 +167,9 @@ void Supervisor::go_on_without(int rank) {
 /// The job has succeeded if a rank has closed it. Otherwise the status is that of the rank that the node page records.
 int Supervisor::status_after_losses() const {
   if (some_closed_) return 0;
-  const int named = plan_.index_of(control_.failure_known_to(lost_.front()).peer);
-  const bool is_lost = std::find(lost_.begin(), lost_.end(), named) != lost_.end();
-  return status_of(at(is_lost ? named : lost_.front()).wait_status);
+  const int named = plan_.index_of(control_.failure_known_to(lost_.front().rank).peer);
+  const auto cause = std::find_if(lost_.begin(), lost_.end(), [named](const Loss& each) { return each.rank == named; });
+  return status_of((cause != lost_.end() ? *cause : lost_.front()).wait_status);
 }
 
 /// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit
@@ -217,7 +229,9 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::failed:
     case SupervisorMessage::What::node_lost: break;  // only for Head
     case SupervisorMessage::What::command:
-      if (message.value == 0)
+      if (message.value == command_start_no_more)
+        has_member_ = false;
+      else if (message.value == command_describe)
         print_text(describe_ranks());
       else if (message.value == SIGTSTP || message.value == SIGCONT)
         keeper_.signal(message.value);  // the hmcrun that the user started stops itself
@@ -227,6 +241,7 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::store_lost:
       if (!status_ && others_run()) end_job(exit_own_failure, Term::after_the_notice);
       break;
+    case SupervisorMessage::What::no_member: has_member_ = false; break;
     case SupervisorMessage::What::output_done: output_done_ = true; break;
   }
 }

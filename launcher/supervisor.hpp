@@ -49,7 +49,8 @@ class Supervisor {
   void rank_ended(const KeeperEvent& event);
   bool may_be_a_consequence(int rank, const base::Status& notice);
   void set_cause(int rank);
-  void go_on_without(int rank);
+  std::string no_replacement_of(int rank) const;
+  void go_on_without(int rank, bool starts_again);
   int status_after_losses() const;
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
@@ -77,8 +78,13 @@ class Supervisor {
   int possible_cause_ = -1;    ///< a failed rank, whose failure may be a consequence
   int suspect_ = -1;           ///< the failure is a consequence of the end of this rank, or (-1) of an abort
   // --keep-going
-  std::vector<int> lost_;  ///< ranks that failed, in this order
+  struct Loss {
+    int rank;
+    int wait_status;
+  };
+  std::vector<Loss> lost_;  ///< the processes of ranks that failed, in this order
   int respawned_ = 0;
+  bool has_member_ = true;    ///< false: no process is left that could call Team::grow
   bool some_closed_ = false;  ///< a rank has closed the job and ended with 0
   int interrupts_ = 0;
   bool gone_ = false;

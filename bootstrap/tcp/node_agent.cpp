@@ -96,13 +96,14 @@ std::string NodeAgent::refusal_of(int socket) {
   return peer_of(socket).uid == ::geteuid() ? "" : "it belongs to another user";
 }
 
-void NodeAgent::report_death(int rank, std::string cause) {
-  loop_.post([this, rank, cause = std::move(cause)] {
+void NodeAgent::report_death(int rank, std::string cause, std::string no_replacement) {
+  loop_.post([this, rank, cause = std::move(cause), no_replacement = std::move(no_replacement)] {
     // The rank's goodbye may be unread in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
     unreported_.erase(rank);
     rank_lost(rank, cause, false);
+    if (!no_replacement.empty()) send_to_store(NoReplacement{rank, no_replacement});
   });
 }
 
@@ -258,7 +259,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
-    case MessageType::vote: return ask_store<Vote>(from, frame);
+    case MessageType::vote: return handle_as<Vote>(from, frame);
     case MessageType::failure: return handle_as<Failure>(from, frame);
     case MessageType::state_query: return ask_store<StateQuery>(from, frame);
     case MessageType::report: return ask_store<Report>(from, frame);
@@ -285,9 +286,15 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
     dead_.erase(facts.rank);
     from.registered = true;
     from.rank = facts.rank;
-    ranks_[facts.rank].peer = &from;
+    Local& local = ranks_[facts.rank];
+    if (local.peer != nullptr) {  // a child of the last process still has the connection
+      local.peer->registered = false;
+      loop_.drop(*local.peer);
+    }
+    local.peer = &from;
+    ++local.life;
     send_to_store(Join{job_size_, {facts}});
-    from.connection.send(Page{page_.nonce(), true}, {page_fd_});
+    from.connection.send(Page{page_.nonce(), local.life}, {page_fd_});
     from.connection.send(table_);
     return true;
   }
@@ -296,9 +303,9 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
 
   from.registered = true;
   from.rank = facts.rank;
-  ranks_[facts.rank] = Local{&from, false};
+  ranks_[facts.rank] = Local{&from, false, 0};
   joining_.push_back(facts);
-  from.connection.send(Page{page_.nonce(), false}, {page_fd_});
+  from.connection.send(Page{page_.nonce(), 0}, {page_fd_});
   if (failure_) from.connection.send(*failure_);
   return true;
 }
@@ -378,6 +385,12 @@ bool NodeAgent::handle(ControlPeer& /*from*/, const Failure& message) {
   return true;
 }
 
+bool NodeAgent::handle(ControlPeer& from, Vote message) {
+  message.voter = {from.rank, ranks_[from.rank].life};
+  send_to_store(message);
+  return true;
+}
+
 bool NodeAgent::handle(ControlPeer& from, const Goodbye& /*message*/) {
   ranks_[from.rank].left = true;
   send_to_store(Goodbye{from.rank});
@@ -426,7 +439,10 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
     }
     case MessageType::decision: {
       const auto decision = decode<DecisionFor>(frame);
-      return decision && forward(decision->rank, frame.type, frame.payload);
+      const auto local = decision ? ranks_.find(decision->recipient.rank) : ranks_.end();
+      if (local == ranks_.end()) return false;
+      return local->second.life != decision->recipient.life ||  // that process has ended
+             forward(decision->recipient.rank, frame.type, frame.payload);
     }
     case MessageType::state_query: {
       const auto query = decode<StateQuery>(frame);

@@ -44,8 +44,9 @@ class NodeAgent final : private PeerLoop::Handler {
 
   const base::NodePage& page() const noexcept { return page_; }
   /// Called by the parent process when a rank of this node has exited. Raises the abort word and notifies the store.
-  /// Ignored after the rank's goodbye. From any thread.
-  void report_death(int rank, std::string cause);
+  /// Ignored after the rank's goodbye. `no_replacement`: why no process will be started in place of this one; empty:
+  /// one may be. From any thread.
+  void report_death(int rank, std::string cause, std::string no_replacement = {});
   /// Returns true when every rank of the node has sent its goodbye or the job has failed, and false at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
   /// Returns true when every rank of the node has sent its goodbye or has ended.
@@ -70,6 +71,7 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Local {                  // a rank of this node
     ControlPeer* peer = nullptr;  // null: its connection has ended
     bool left = false;
+    std::uint32_t life = 0;  // the number of its earlier processes
   };
   struct LocalRound {  // this node's part of an allgather or barrier
     Contribution unsent;
@@ -86,6 +88,7 @@ class NodeAgent final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, Abort message);
   bool handle(ControlPeer& from, const Goodbye& message);
   bool handle(ControlPeer& from, const Failure& message);
+  bool handle(ControlPeer& from, Vote message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     auto message = decode<Message>(frame);
     return message && handle(from, *std::move(message));

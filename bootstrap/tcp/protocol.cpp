@@ -37,6 +37,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::failure:
     case MessageType::refusal:
     case MessageType::lookup:
+    case MessageType::no_replacement:
     case MessageType::share_result: return text;
     case MessageType::join:
     case MessageType::table:
