@@ -340,7 +340,9 @@ void Messenger::cancel(Operation& operation) noexcept {
       // The receiver may read the buffer at any time. It checks the word after each read, and drops what it has read.
       Peer& peer = *operation.peer;
       peer.revoked = true;
-      put_word(peer, layout_.line(fabric_.rank) + offsetof(PairLine, revoked), 1);
+      const Status aborted = fabric_.waiter.page().aborted();
+      put_word(peer, layout_.line(fabric_.rank) + offsetof(PairLine, revoked),
+               Revocation::word_of(aborted.ok() ? failure_ : aborted));
       base::full_fence();  // the caller's next stores to the buffer come after the word
       for (transport::Ticket& piece : operation.pieces)
         if (piece != transport::done) fabric_.tickets.abandon(peer.wire, std::exchange(piece, transport::done));
@@ -442,15 +444,12 @@ void Messenger::abandon(std::uint64_t ticket) noexcept {
 Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
   if (note.activity != base::Activity::send) {
     const auto guard = hold();
-    const auto revoked = [](int rank) noexcept {
-      return Status::failure(Code::error, "an earlier send of the rank has timed out", rank);
-    };
     for (Peer* const sender : senders_)  // no further pieces will arrive
       while (!sender->arriving.is_empty() && is_revoked(*sender))
-        finish(*sender->arriving.pop_front(), revoked(sender->world));
+        finish(*sender->arriving.pop_front(), revocation(*sender));
     if (note.peer >= 0)
-      if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
-        return revoked(note.peer);
+      if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr)
+        if (const Status status = revocation(*peer); !status.ok()) return status;
   }
   int closing = note.peer;
   if (note.peer >= 0) {
@@ -499,7 +498,7 @@ void Messenger::throw_error(const Status& status, const char* name, int world, s
     const Peer* const peer = cause >= 0 ? peers_[static_cast<std::size_t>(cause)].get() : nullptr;
     return peer != nullptr && (peer->revoked || is_revoked(*peer));
   };
-  if (status.code == Code::error && is_after_timeout())
+  if (status.code == Code::error && fabric_.waiter.page().aborted().ok() && is_after_timeout())
     rma::throw_known(fabric_, status, {name, world, 0, bytes, true});
   rma::throw_status(fabric_, status, {name, world, 0, bytes, true});
 }

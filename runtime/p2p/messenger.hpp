@@ -212,7 +212,9 @@ class Messenger final : public rma::MessageState,
                std::uint64_t arrived) noexcept;
   bool copy_from_sender(const Peer& peer, const Envelope& message, std::byte* to) noexcept;
   void receive_pieces(Operation& receive, Peer& peer, const Envelope& message, std::uint64_t arrived) noexcept;
-  bool is_revoked(const Peer& peer) const noexcept;
+  /// Not ok if a send of the peer was given up: this rank may have read other bytes than those that were sent.
+  base::Status revocation(const Peer& peer) const noexcept;
+  bool is_revoked(const Peer& peer) const noexcept { return !revocation(peer).ok(); }
   void give_slots() noexcept;
   int receive_slots() noexcept;
 

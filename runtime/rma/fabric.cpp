@@ -48,12 +48,12 @@ void throw_closed_runtime(const Fabric& fabric, const char* operation) {
 
 namespace {
 
-/// If a rank has died, further failures follow: connections break, and ranks that unwind close their windows. The
-/// control plane reports the death before them, or shortly after. Then the death is the cause. The program's interrupt
-/// ends this wait.
+/// If a rank has died, further failures follow: connections break, new ones can't be made, and ranks that unwind close
+/// their windows. The control plane reports the death before them, or shortly after. Then the death is the cause. The
+/// program's interrupt ends this wait.
 base::Status first_cause(const Fabric& fabric, const base::Status& status) {
-  const bool may_follow = status.code == Code::peer_failed || (status.code == Code::error && status.peer >= 0) ||
-                          status.code == Code::aborted;
+  const bool names_peer = status.peer >= 0 && (status.code == Code::error || status.code == Code::unavailable);
+  const bool may_follow = status.code == Code::peer_failed || status.code == Code::aborted || names_peer;
   if (!may_follow) return status;
   const base::NodePage& page = fabric.waiter.page();
   const auto limit = base::Deadline::after(std::chrono::seconds(1));
