@@ -118,6 +118,44 @@ TEST_P(MessagesFailure, death_outside_of_calls_ends_requests) {
   });
 }
 
+// The notice of a death reaches nodes at different times. Here the receiver's node gets none.
+TEST_P(MessagesFailure, send_that_a_death_has_ended_is_reported_as_the_death) {
+  if (ranks() < 4) GTEST_SKIP() << "it needs two nodes of two ranks";
+  std::atomic<const base::NodePage*> page{nullptr};
+  std::atomic<bool> has_ended{false};
+  const int dead = 1;
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    if (runtime.rank() == 0) {
+      page = &fabric_of(runtime).waiter.page();
+      EXPECT_THROW(world.send(buffer(runtime), large, last(), 1), Error);
+      has_ended = true;
+    }
+    if (runtime.rank() != last()) return;
+    while (!world.iprobe(0, 1)) {
+    }
+    page.load()->raise_abort(Code::peer_failed, dead, "rank 1 died");
+    wait_for([&] { return has_ended.load(); });
+    world.recv(buffer(runtime), large, 0, 1);
+  });
+  const auto& error = met[static_cast<std::size_t>(last())];
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code(), Code::peer_failed) << error->what();
+  EXPECT_EQ(error->peer(), dead) << error->what();
+}
+
+TEST_P(MessagesFailure, connection_that_a_death_prevents_is_reported_as_the_death) {
+  const auto met = run([&](Runtime& runtime) {
+    if (runtime.rank() != 0) return;
+    const rma::Fabric& fabric = fabric_of(runtime);
+    fabric.waiter.page().raise_abort(Code::peer_failed, 1, "rank 1 died");
+    rma::throw_status(fabric, base::Status::failure(Code::unavailable, "no connection", 1), {"put", 1});
+  });
+  ASSERT_TRUE(met[0].has_value());
+  EXPECT_EQ(met[0]->code(), Code::peer_failed) << met[0]->what();
+  EXPECT_EQ(met[0]->peer(), 1);
+}
+
 TEST_P(MessagesFailure, abort_ends_recv) {
   const auto met = run([&](Runtime& runtime) {
     runtime.world().barrier();
