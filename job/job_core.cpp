@@ -285,6 +285,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
   // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
   base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
+  line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
 }

@@ -61,8 +61,8 @@ class ActivityScope {
       : line_(line),
         outer_peer_(line.peer.load(std::memory_order_relaxed)),
         outer_sequence_(line.sequence.load(std::memory_order_relaxed)),
-        is_outermost_(line.activity.load(std::memory_order_relaxed) ==
-                      static_cast<std::uint32_t>(Activity::computing)) {
+        outer_activity_(line.activity.load(std::memory_order_relaxed)),
+        is_outermost_(outer_activity_ <= static_cast<std::uint32_t>(Activity::starting)) {
     line_.peer.store(note.peer, std::memory_order_relaxed);
     line_.sequence.store(note.sequence, std::memory_order_relaxed);
     if (!is_outermost_) return;
@@ -76,7 +76,7 @@ class ActivityScope {
       line_.sequence.store(outer_sequence_, std::memory_order_relaxed);
       return;
     }
-    line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
+    line_.activity.store(outer_activity_, std::memory_order_relaxed);
     line_.since_ns.store(now_ns(), std::memory_order_relaxed);
   }
   ActivityScope(const ActivityScope&) = delete;
@@ -86,7 +86,8 @@ class ActivityScope {
   ActivityLine& line_;
   std::int32_t outer_peer_;
   std::uint64_t outer_sequence_;
-  bool is_outermost_;
+  std::uint32_t outer_activity_;
+  bool is_outermost_;  ///< the rank was `computing`, or `starting`
 };
 
 /// How a rank waits: HMC_WAIT.
