@@ -54,7 +54,8 @@ class Membership {
   virtual ~Membership() = default;
   /// True if this process was started in place of a process of the same rank that had ended.
   virtual bool is_replacement() const noexcept = 0;
-  /// Waits for the decision; `timeout` 0: without a deadline.
+  /// Waits for the decision; `timeout` 0: without a deadline. Throws Error{timeout} only in the step stand_by: in the
+  /// others the deadline is the store's, and all members get the same decision.
   virtual Decision agree(const Ballot& ballot, std::chrono::nanoseconds timeout) = 0;
   /// Throws Error{peer_failed} if one of these processes has ended.
   virtual void require_alive(const std::vector<RankProcess>& processes) = 0;

@@ -30,6 +30,7 @@ class ControlPlane {
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
   /// Ranks that joined the job and haven't closed it, in ascending order.
   std::vector<int> ranks_without_goodbye() const;
+  bool has_closed(int rank) const { return agent_of(rank).has_goodbye(plan_.options.number(rank)); }
   /// True if the rank has joined the job and hasn't closed it.
   bool is_in_job(int rank) const;
   /// A rank's activity line in the node page; pid 0 and no activity if the rank hasn't joined.

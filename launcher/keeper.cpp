@@ -18,6 +18,7 @@
 
 #include "launcher/keeper_process.hpp"
 #include "launcher/report.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::launcher {
 
@@ -33,15 +34,6 @@ template <typename Visit> void for_each_number_in(const std::string& folder, Vis
   while (const dirent* entry = ::readdir(dir.get())) {
     if (const int number = std::atoi(entry->d_name); number > 0) visit(number);
   }
-}
-
-/// The parent of a process, from /proc/N/stat: "N (name) state parent ...". The name may contain any character.
-pid_t parent_of(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');
-  return name_end == std::string::npos || line.size() < name_end + 4 ? -1 : std::atoi(line.c_str() + name_end + 4);
 }
 
 }  // namespace
@@ -148,7 +140,7 @@ std::vector<pid_t> children_of_this_process() {
   // A kernel without CONFIG_PROC_CHILDREN: check every process.
   const pid_t self = ::getpid();
   for_each_number_in("/proc", [&](int pid) {
-    if (parent_of(pid) == self) found.push_back(pid);
+    if (const auto process = base::stat_of(pid); process && process->parent == self) found.push_back(pid);
   });
   return found;
 }

@@ -12,7 +12,7 @@
 #include "bootstrap/common.hpp"
 #include "launcher/part.hpp"
 #include "launcher/report.hpp"
-#include "runtime/base/rank_state.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::launcher {
 
@@ -150,7 +150,7 @@ std::string Supervisor::no_replacement_of(int rank) const {
 void Supervisor::go_on_without(int rank, bool starts_again) {
   const int wait_status = at(rank).wait_status;
   if (status_of(wait_status) == 0) {
-    some_closed_ |= !control_.is_in_job(rank);
+    some_closed_ |= control_.has_closed(rank);
     return;
   }
   lost_.push_back({rank, wait_status});
@@ -322,7 +322,11 @@ std::string Supervisor::describe(int rank) const {
   if (state.state == State::ended) return fmt::format("{}: {}", name_of(rank), describe_end(state.wait_status));
   const ControlPlane::RankActivity seen = control_.activity_of(rank);
   // The started program may be a wrapper whose child is the rank.
-  const bool stopped = base::is_stopped(state.pid) || (seen.pid > 0 && base::is_stopped(seen.pid));
+  const auto is_stopped = [](pid_t pid) {
+    const std::optional<base::ProcessStat> process = pid > 0 ? base::stat_of(pid) : std::nullopt;
+    return process && process->is_stopped();
+  };
+  const bool stopped = is_stopped(state.pid) || is_stopped(seen.pid);
   return fmt::format("{}: {}{}{}", name_of(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);
 }

@@ -62,7 +62,7 @@ void Regroup::grow(std::chrono::nanoseconds timeout, const Build& build) {
 void Regroup::stand_by(const Build& build) {
   failed_attempts_ = 0;
   for (;;) {
-    const Decision decision = agree(Ballot::Step::stand_by, {}, {});
+    const Decision decision = agree(Ballot::Step::stand_by, {}, env_.timeout);
     if (!decision.agreed) throw_failure(decision.code, "Runtime::init", first_->rank(), -1, decision.text);
     number_ = decision.number + 1;
     if (attempt("Runtime::init", decision, build)) return;

@@ -12,6 +12,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::bootstrap {
 
@@ -19,7 +20,7 @@ namespace {
 
 /// After this time an incomplete round is sent to the store, so that the store can name the missing ranks.
 constexpr auto gather_for = std::chrono::milliseconds(20);
-/// See Events::will_report.
+/// A process that has closed its connection and goes on, or whose end isn't reported, counts as lost after this time.
 constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
@@ -107,16 +108,24 @@ void NodeAgent::report_death(int rank, std::string cause, std::string no_replace
   });
 }
 
-std::vector<int> NodeAgent::ranks_without_goodbye() {
+std::vector<int> NodeAgent::ranks_without_goodbye() { return ranks_that(false); }
+
+bool NodeAgent::has_goodbye(int rank) {
+  const std::vector<int> ranks = ranks_that(true);
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+/// The ranks that have joined, and have or haven't left.
+std::vector<int> NodeAgent::ranks_that(bool left) {
   struct Answer {
     std::vector<int> ranks;
     Completion done;
   };
   const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
-  loop_.post([this, answer] {
+  loop_.post([this, left, answer] {
     for (auto& [rank, local] : ranks_) {
       if (local.peer != nullptr) loop_.drain(*local.peer);  // its goodbye may be unread in the socket
-      if (!local.left) answer->ranks.push_back(rank);
+      if (local.left == left) answer->ranks.push_back(rank);
     }
     answer->done.set();
   });
@@ -150,13 +159,30 @@ void NodeAgent::on_end(ControlPeer& peer) {
                      true);
   std::string cause = fmt::format("rank {} ended without Runtime::close{}", peer.rank, why);
   if (!events_.will_report || failure_) return rank_lost(peer.rank, cause, true);
-  unreported_.insert_or_assign(peer.rank, Unreported{std::move(cause), base::Deadline::after(report_for)});
+  unreported_.insert_or_assign(peer.rank,
+                               Unreported{std::move(cause), ranks_[peer.rank].pid, base::Deadline::after(report_for)});
+}
+
+/// The pid of a rank whose end will be reported; 0 for a process that a rank's wrapper has started.
+pid_t NodeAgent::reported_process(const ControlPeer& peer) const {
+  if (!events_.will_report) return 0;
+  const pid_t pid = peer_of(peer.connection.fd()).pid;
+  const std::optional<base::ProcessStat> process = base::stat_of(pid);
+  const std::optional<base::ProcessStat> parent = process ? base::stat_of(process->parent) : std::nullopt;
+  return parent && parent->parent == ::getpid() ? pid : 0;
 }
 
 void NodeAgent::report_unreported() {
   for (auto next = unreported_.begin(); next != unreported_.end();) {
     const auto each = next++;
     if (!each->second.until.expired()) continue;
+    if (const pid_t pid = each->second.pid; pid != 0) {
+      const std::optional<base::ProcessStat> process = base::stat_of(pid);
+      if (!process || process->is_over) {  // the report comes
+        each->second.until = base::Deadline::after(report_for);
+        continue;
+      }
+    }
     rank_lost(each->first, each->second.cause, true);
     unreported_.erase(each);
   }
@@ -292,6 +318,7 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
       loop_.drop(*local.peer);
     }
     local.peer = &from;
+    local.pid = reported_process(from);
     ++local.life;
     send_to_store(Join{job_size_, {facts}});
     from.connection.send(Page{page_.nonce(), local.life}, {page_fd_});
@@ -303,7 +330,7 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
 
   from.registered = true;
   from.rank = facts.rank;
-  ranks_[facts.rank] = Local{&from, false, 0};
+  ranks_[facts.rank] = Local{&from, false, 0, reported_process(from)};
   joining_.push_back(facts);
   from.connection.send(Page{page_.nonce(), 0}, {page_fd_});
   if (failure_) from.connection.send(*failure_);

@@ -28,8 +28,9 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
-    /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each rank that ends.
-    /// The agent waits a few milliseconds for that call: a rank's connection ends before its parent can reap the rank.
+    /// The caller's child is the parent of the ranks, and the caller calls report_death with the signal or status of
+    /// each rank that ends. A rank's connection ends before its parent can reap the rank, so the agent waits for that
+    /// call.
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
@@ -55,6 +56,8 @@ class NodeAgent final : private PeerLoop::Handler {
   /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,
   /// at most a second.
   std::vector<int> ranks_without_goodbye();
+  /// True if the rank's goodbye has arrived. As ranks_without_goodbye.
+  bool has_goodbye(int rank);
 
   /// The abstract socket's name, for ranks of this job and node.
   static std::string socket_name(const Secret& secret, std::string_view node_label);
@@ -72,6 +75,7 @@ class NodeAgent final : private PeerLoop::Handler {
     ControlPeer* peer = nullptr;  // null: its connection has ended
     bool left = false;
     std::uint32_t life = 0;  // the number of its earlier processes
+    pid_t pid = 0;           // if its end will be reported, see Events::will_report; else 0
   };
   struct LocalRound {  // this node's part of an allgather or barrier
     Contribution unsent;
@@ -112,12 +116,14 @@ class NodeAgent final : private PeerLoop::Handler {
     flush_joins();  // the store must receive a rank's join before any other message about that rank
     if (store_ != nullptr) store_->connection.send(message);
   }
+  std::vector<int> ranks_that(bool left);
   void flush_joins();
   void send_to_ranks(MessageType type, const base::Bytes& payload);
   void fail_share(std::uint64_t round, int left);
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
   void report_unreported();
+  pid_t reported_process(const ControlPeer& peer) const;
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
@@ -139,6 +145,7 @@ class NodeAgent final : private PeerLoop::Handler {
   Table table_;  // for replacements
   struct Unreported {
     std::string cause;
+    pid_t pid;  // as Local::pid
     base::Deadline until;
   };
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report

@@ -214,7 +214,7 @@ bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
 }
 
 /// Nodes report the same wait at about the same time, and again after twice that time. The store prints the first
-/// report, with the ranks of all nodes that are in no call.
+/// report, with the ranks of all nodes that haven't joined or are in no call that waits.
 bool StoreServer::handle(ControlPeer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;
@@ -224,7 +224,8 @@ bool StoreServer::handle(ControlPeer& from, const Report& message) {
   report_.emplace(PendingReport{id, message, {}, 0, base::Deadline::after(states_for)});
   std::map<ControlPeer*, std::vector<std::int32_t>> by_home;
   for (int rank = 0; rank < size_; ++rank)
-    if (home(rank) != nullptr) by_home[home(rank)].push_back(rank);
+    if (home(rank) != nullptr && !agreements_.has_ended(rank) && !rounds_.has_left(rank))
+      by_home[home(rank)].push_back(rank);
   report_->missing_replies = by_home.size();
   for (auto& [agent, ranks] : by_home) agent->connection.send(StateQuery{id, for_store, std::move(ranks)});
   return true;
@@ -234,11 +235,19 @@ void StoreServer::print_report() {
   const PendingReport report = *std::exchange(report_, std::nullopt);
   constexpr std::size_t most = 16;
   std::string text = report.message.text;
+  std::vector<int> absent;
+  for (int rank = 0; rank < size_ && joined_ < size_; ++rank)
+    if (facts_[static_cast<std::size_t>(rank)].rank < 0) absent.push_back(rank);
+  if (!absent.empty())
+    text += fmt::format("; {} {} joined the job", list_ranks(absent), absent.size() == 1 ? "hasn't" : "haven't");
   std::size_t idle = 0;
-  for (const base::RankState& each : report.states)
-    if (each.activity == base::Activity::computing && ++idle <= most) text += "; " + base::text_of(each);
+  for (const base::RankState& each : report.states) {
+    // `starting`: in Runtime::init, but not in one of its waits for other ranks.
+    const bool is_idle = each.activity == base::Activity::computing || each.activity == base::Activity::starting;
+    if (absent.empty() && is_idle && ++idle <= most) text += "; " + base::text_of(each);
+  }
   if (idle > most) text += fmt::format("; and {} more", idle - most);
-  if (idle == 0) text += "; all ranks are in HMC's calls";
+  if (idle == 0 && absent.empty()) text += "; all ranks are in HMC's calls";
   base::Log(base::LogLevel::warn, report.message.rank).warn("{}", text);
 }
 

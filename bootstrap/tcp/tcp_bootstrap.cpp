@@ -406,9 +406,12 @@ Decision TcpBootstrap::agree(const Ballot& ballot, std::chrono::nanoseconds time
   throw_if_over(operation);
   send(Vote{ballot, static_cast<std::uint64_t>(ms), {mine_.rank, 0}});
   const bool stands_by = ballot.step == Ballot::Step::stand_by;
-  // The store keeps the deadline, so that all ranks get the same decision.
-  (void)wait(operation, Deadline::after(base::Env::no_timeout),
-             [&] { return decision_ && (stands_by || decision_->number == ballot.number); });
+  const auto decided = [&] { return decision_ && (stands_by || decision_->number == ballot.number); };
+  if (!wait(operation, Deadline::after(stands_by && has_deadline ? timeout : base::Env::no_timeout), decided)) {
+    if (!stands_by) fail(Code::timeout, operation, "the program interrupted the wait");
+    fail(Code::timeout, "Runtime::init",
+         "this process replaces an earlier one of its rank, and the other ranks haven't called Team::grow");
+  }
   return *std::exchange(decision_, std::nullopt);
 }
 

@@ -14,6 +14,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::base {
 
@@ -49,7 +50,8 @@ RankState read_state(const ActivityLine& line) {
   state.pid = line.pid.load(std::memory_order_relaxed);
   std::array<char, 65> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) state.host = name.data();
-  state.is_stopped = state.pid > 0 && is_stopped(state.pid);
+  const std::optional<ProcessStat> process = state.pid > 0 ? stat_of(state.pid) : std::nullopt;
+  state.is_stopped = process && process->is_stopped();
   read_line(line, state);
   if (const auto page = later_page(line)) {  // always the newest page
     for (int i = 0; i < page->capacity(); ++i) {
@@ -79,15 +81,6 @@ std::string text_of(const RankState& state, const char* word) {
   if (state.pid == 0) return fmt::format("{} {} doesn't answer", word, state.rank);
   return fmt::format("{} {} (host {}, pid {}{}) is {}", word, state.rank, state.host, state.pid,
                      state.is_stopped ? ", stopped" : "", activity_text(state));
-}
-
-bool is_stopped(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may contain any character
-  return name_end != std::string::npos && name_end + 2 < text.size() &&
-         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
 
 }  // namespace hmc::base

@@ -1,8 +1,6 @@
 // RankState: the current call and state of a rank, read from its activity line, for error texts and tools.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <string>
 
@@ -29,8 +27,5 @@ RankState read_state(const ActivityLine& line);
 std::string activity_text(const RankState& state);
 /// "rank 3 (host vm, pid 123, stopped) is in allreduce ...". `word`: for "rank".
 std::string text_of(const RankState& state, const char* word = "rank");
-
-/// True if the process is stopped.
-bool is_stopped(pid_t pid);
 
 }  // namespace hmc::base

@@ -1,6 +1,7 @@
 // One rank dies (or aborts) while the others wait in HMC. Each survivor reports its error and the delay.
 //   hmcrun -np N dying_rank HOW WHERE
-//   HOW:   kill | exit0 | exit3 | abort | segv
+//   HOW:   kill | kill_unreaped | exit0 | exit3 | abort | segv
+//          kill_unreaped: its parent is stopped, so hmcrun is told of the death late
 //   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until | recv | recv_any |
 //          send | irecv | recv_part (the victim dies after the first pieces of its message)
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
@@ -28,7 +29,8 @@ constexpr std::uint64_t data_at = 4096;
 constexpr std::size_t data_bytes = std::size_t{1} << 20;
 
 [[noreturn]] void die(Runtime& runtime, const std::string& how) {
-  if (how == "kill") ::kill(::getpid(), SIGKILL);
+  if (how == "kill_unreaped") ::kill(::getppid(), SIGSTOP);
+  if (how.starts_with("kill")) ::kill(::getpid(), SIGKILL);
   if (how == "segv") {
     ::signal(SIGSEGV, SIG_DFL);
     ::kill(::getpid(), SIGSEGV);

@@ -5,6 +5,7 @@
 //   hmcrun -np N --keep-going regroup errors     wrong calls, a grow without replacements, an abort
 //   hmcrun -np N --respawn K regroup all_fail    all ranks exit at once
 //   hmcrun -np N --respawn K regroup ignored     rank 1 is killed, and nobody calls grow
+//   hmcrun -np N --keep-going regroup executed   rank 1 executes the program anew, and nobody calls grow
 //   regroup lost_store                           rank 0, which runs the store, is killed: the others can't shrink
 #include <signal.h>
 #include <unistd.h>
@@ -207,6 +208,18 @@ void ignored(Runtime& rt) {
   rt.close();
 }
 
+/// Rank 1 executes this program anew, which makes it a replacement. The others don't call grow.
+void executed(Runtime& rt, char** argv) {
+  std::vector<int> pids(static_cast<std::size_t>(rt.size()));
+  const int mine = ::getpid();
+  rt.world().allgather(&mine, pids.data(), sizeof mine);
+  if (rt.rank() == 1) ::execv("/proc/self/exe", argv);
+  HMC_CHECK_THROWS(Code::peer_failed, for (;;) rt.world().barrier());
+  rt.world().shrink();
+  while (::kill(pids[1], 0) == 0) ::usleep(1000);
+  rt.close();
+}
+
 void lost_store(Runtime& rt) {
   Window win = Window::create(rt.world(), part_bytes);
   lose(rt, win, 0);
@@ -224,6 +237,7 @@ int main(int argc, char** argv) try {
   if (mode == "errors") errors(rt);
   if (mode == "all_fail") all_fail(rt);
   if (mode == "ignored") ignored(rt);
+  if (mode == "executed") executed(rt, argv);
   if (mode == "lost_store") lost_store(rt);
   return 0;
 } catch (const std::exception& error) {

@@ -102,6 +102,19 @@ def test_all_ranks_fail_at_once():
             assert job.returncode == 3, (nodes, respawns, job.returncode, job.stderr)
 
 
+def test_deadline_of_a_rank_that_executes_the_program_anew():
+    job = run("-np", "3", "--keep-going", "-x", "HMC_TIMEOUT_S=2", "--timeout", "50", program, "executed")
+    assert job.returncode == 0 and "the other ranks haven't called Team::grow" in job.stderr, (job.returncode, job.stderr)
+
+
+def test_end_before_init():
+    # The others can't go on without a rank that hasn't joined.
+    for code, expected in ("5", 5), ("0", 1):
+        script = f"[ $HMC_RANK != 2 ] || exit {code}; exec {program} use"
+        job = run("-np", "3", "--keep-going", "--timeout", "50", "sh", "-c", script)
+        assert job.returncode == expected and "rank 2 exited with status" in job.stderr, (job.returncode, job.stderr)
+
+
 def test_replacement_without_grow():
     job = run("-np", "3", "--respawn", "8", "--timeout", "50", program, "ignored")
     assert job.returncode == 0 and "all ranks that could call grow() have ended" in job.stderr, (job.returncode, job.stderr)
