@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <fstream>
@@ -18,6 +19,7 @@
 #include <hmc/version.hpp>
 
 #include "bootstrap/membership.hpp"
+#include "bootstrap/tcp/launcher_notice.hpp"
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
@@ -283,15 +285,11 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   collectives::attach(*world, settings);
   const auto& arena = static_cast<const collectives::State&>(*world->collectives).schedules().arena();
   world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
-  // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
-  base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
-  line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
-  line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
 }
 
-JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env)
-    : env_(env), first_(std::move(bootstrap)), regroup_(first_, env) {
+JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env, bool over_store)
+    : env_(env), joined_over_store_(over_store), first_(std::move(bootstrap)), regroup_(first_, env) {
   memory::look_for_devices();
   if (bootstrap::Membership* const membership = first_->membership(); membership && membership->is_replacement()) {
     regroup_.stand_by([this](std::unique_ptr<bootstrap::Bootstrap> joined) { use(build(std::move(joined), env_)); });
@@ -327,9 +325,23 @@ bool JobCore::is_replacement() const noexcept {
 }
 
 void JobCore::use(Parts fresh) {
+  // After the calls of build(). The bootstrap has set Activity::starting. Relaxed: hints for texts.
+  base::ActivityLine& line = fresh.fabric->waiter.page().activity(fresh.fabric->waiter.local_index());
+  line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
+  line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   fresh.fabric->regroup = [this](rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
     return regroup(which, timeout);
   };
+  if (joined_over_store_ && bootstrap::has_launcher(env_)) {
+    const std::shared_ptr<bootstrap::Bootstrap> job = fresh.bootstrap;
+    fresh.fabric->on_peer_failed = [job, env = env_, told = std::make_shared<std::atomic_flag>()](int peer) {
+      const std::vector<RankFacts>& facts = job->facts();
+      if (peer < 0 || peer >= job->size() || peer == job->rank() || told->test_and_set()) return;
+      const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
+      if (failed.machine == facts[static_cast<std::size_t>(job->rank())].machine)
+        bootstrap::tell_launcher(env, failed.pid);
+    };
+  }
   const std::lock_guard lock(mutex_);
   // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
   for (const auto& earlier : {first_, current_.bootstrap}) {

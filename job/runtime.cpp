@@ -57,7 +57,7 @@ Runtime Runtime::init(const KeyValueStore& store, int rank, int size, Timeout ti
   base::Env env = base::Env::from_process();
   if (timeout != job_timeout) env.timeout = timeout;
   warn_of_misspelt_names(env);
-  return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env));
+  return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env, true));
 }
 
 Runtime::Runtime(std::unique_ptr<job::JobCore> core) : core_(std::move(core)) {}

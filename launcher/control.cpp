@@ -18,9 +18,9 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bo
                                                    Mailbox& mailbox) {
   bootstrap::StoreServer::Events events;
   events.on_abort = [&mailbox](int rank, int exit_code, std::string text) {
-    mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
+    mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, 0, std::move(text)});
   };
-  events.on_no_member = [&mailbox] { mailbox.post({SupervisorMessage::What::no_member, -1, 0, {}}); };
+  events.on_no_member = [&mailbox] { mailbox.post({SupervisorMessage::What::no_member, -1, 0, 0, {}}); };
   // All ranks are on this machine, so the store needs no other address.
   try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0", events);
@@ -36,9 +36,12 @@ ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret,
   const base::Deadline deadline = base::Deadline::after(start_limit);
   bootstrap::NodeAgent::Events events;
   events.will_report = true;
+  events.on_cause = [&mailbox](int pid, int cause) {
+    mailbox.post({SupervisorMessage::What::cause, -1, cause, pid, {}});
+  };
   if (plan.is_part()) {
-    events.on_command = [&mailbox](int value) { mailbox.post({SupervisorMessage::What::command, -1, value, {}}); };
-    events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, {}}); };
+    events.on_command = [&mailbox](int value) { mailbox.post({SupervisorMessage::What::command, -1, value, 0, {}}); };
+    events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, 0, {}}); };
   }
   for (int node = 0; node < plan.options.nodes; ++node) {
     auto agent =

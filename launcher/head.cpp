@@ -191,18 +191,18 @@ void Head::start(Part& part, const Environment& environment, const Inherited& in
 void Head::open_store() {
   bootstrap::StoreServer::Events events;
   events.on_abort = [this](int rank, int exit_code, std::string text) {
-    mailbox_.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::aborted, rank, exit_code, 0, std::move(text)});
   };
   events.on_failure = [this](int rank, std::string text) {
-    mailbox_.post({SupervisorMessage::What::failed, rank, 0, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::failed, rank, 0, 0, std::move(text)});
   };
   events.on_node = [this](std::string label) {
-    mailbox_.post({SupervisorMessage::What::node_up, -1, 0, std::move(label)});
+    mailbox_.post({SupervisorMessage::What::node_up, -1, 0, 0, std::move(label)});
   };
   events.on_node_lost = [this](int rank, std::string text) {
-    mailbox_.post({SupervisorMessage::What::node_lost, rank, 0, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::node_lost, rank, 0, 0, std::move(text)});
   };
-  events.on_no_member = [this] { mailbox_.post({SupervisorMessage::What::no_member, -1, 0, {}}); };
+  events.on_no_member = [this] { mailbox_.post({SupervisorMessage::What::no_member, -1, 0, 0, {}}); };
   store_ = std::make_unique<bootstrap::StoreServer>(secret_, options_.ranks, ":0", std::move(events));
 }
 

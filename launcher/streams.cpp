@@ -173,7 +173,7 @@ void OutputPump::run(Mailbox& mailbox) {
     for (std::size_t i = 0; i < streams_.size(); ++i)
       if (fds[i].revents != 0) read_from(streams_[i]);
   }
-  mailbox.post({SupervisorMessage::What::output_done, -1, 0, {}});
+  mailbox.post({SupervisorMessage::What::output_done, -1, 0, 0, {}});
 }
 
 void OutputPump::read_from(Stream& stream) {

@@ -19,8 +19,9 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
-/// hmcrun may see the exit of a rank later than its consequences, by at most this time.
-constexpr std::chrono::milliseconds blame_delay{1000};
+/// hmcrun may see the exit of a rank later than its consequences, by at most this time. An interpreter that has lost
+/// its connections may still take seconds to exit.
+constexpr std::chrono::seconds blame_delay{5};
 /// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
 
@@ -94,9 +95,13 @@ void Supervisor::handle_keeper() {
     const std::optional<KeeperEvent> event = keeper_.next();
     if (!event) return;
     switch (event->what) {
-      case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0}; break;
+      case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0, -1}; break;
       case KeeperEvent::What::spawn_failed: spawn_failed(*event); break;
-      case KeeperEvent::What::ended: rank_ended(*event); break;
+      case KeeperEvent::What::ended:
+        // What the rank told before its end is in the mailbox.
+        for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+        rank_ended(*event);
+        break;
       case KeeperEvent::What::gone:
         if (event->value > 0) print_message("{} processes of the job didn't end after KILL", event->value);
         gone_ = true;
@@ -176,11 +181,25 @@ int Supervisor::status_after_losses() const {
 /// or its abort message.
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& notice) {
   suspect_ = -1;
+  if (notice.ok()) {  // the job may have another control plane, whose processes name the cause
+    suspect_ = rank;
+    for (int steps = 0; steps < plan_.options.ranks && at(suspect_).cause >= 0; ++steps) suspect_ = at(suspect_).cause;
+    return suspect_ != rank && at(suspect_).state == State::running;
+  }
   if (notice.code == Code::aborted) return true;
   if (notice.code != Code::peer_failed || notice.peer < 0) return false;
   suspect_ = plan_.index_of(notice.peer);
   if (suspect_ < 0) return true;  // on another host
   return suspect_ != rank && at(suspect_).state == State::running;
+}
+
+void Supervisor::set_cause_of(pid_t pid, pid_t cause) {
+  const auto rank_of = [this](pid_t wanted) {
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(), [=](const Rank& each) { return each.pid == wanted; });
+    return found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
+  };
+  const int rank = rank_of(pid);
+  if (rank >= 0 && at(rank).cause < 0 && pid != cause) at(rank).cause = rank_of(cause);
 }
 
 void Supervisor::set_cause(int rank) {
@@ -241,6 +260,7 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::store_lost:
       if (!status_ && others_run()) end_job(exit_own_failure, Term::after_the_notice);
       break;
+    case SupervisorMessage::What::cause: set_cause_of(message.pid, message.value); break;
     case SupervisorMessage::What::no_member: has_member_ = false; break;
     case SupervisorMessage::What::output_done: output_done_ = true; break;
   }

@@ -35,6 +35,7 @@ class Supervisor {
     State state = State::waiting;
     pid_t pid = 0;
     int wait_status = 0;
+    int cause = -1;  ///< the rank whose failure it has named as the cause of its own
   };
   using MaybeDeadline = std::optional<base::Deadline>;
 
@@ -48,6 +49,7 @@ class Supervisor {
 
   void rank_ended(const KeeperEvent& event);
   bool may_be_a_consequence(int rank, const base::Status& notice);
+  void set_cause_of(pid_t pid, pid_t cause);
   void set_cause(int rank);
   std::string no_replacement_of(int rank) const;
   void go_on_without(int rank, bool starts_again);

@@ -271,6 +271,11 @@ void NodeAgent::fail(const Notice& notice) {
 // ---- from ranks
 
 bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+  if (const auto cause = from.registered ? std::nullopt : decode<Cause>(frame)) {
+    if (events_.on_cause) events_.on_cause(peer_of(from.connection.fd()).pid, cause->pid);
+    loop_.drop(from);
+    return true;
+  }
   if (!from.registered) return handle_as<Join>(from, frame);
   // Before the table has arrived the members are unknown, so contributions can't be gathered.
   const bool early = members_.empty();
@@ -306,6 +311,14 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   }
   if (facts.rank < 0 || facts.rank >= job_size_) {
     return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
+  }
+  // A rank that has executed a program without Runtime::close is lost now, and not when the wait for a report ends.
+  const auto earlier = ranks_.find(facts.rank);
+  const bool is_executed =
+      earlier != ranks_.end() && earlier->second.pid != 0 && earlier->second.pid == peer_of(from.connection.fd()).pid;
+  if (is_executed || unreported_.contains(facts.rank)) {
+    unreported_.erase(facts.rank);
+    rank_lost(facts.rank, fmt::format("rank {} ended without Runtime::close", facts.rank), true);
   }
   const bool replaces = !members_.empty() && ranks_.contains(facts.rank) && dead_.contains(facts.rank);
   if (replaces) {

@@ -34,6 +34,8 @@ class NodeAgent final : private PeerLoop::Handler {
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
+    /// A process of this node fails because of another one: see tell_launcher.
+    std::function<void(int pid, int cause)> on_cause;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store

@@ -29,6 +29,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::missing_query:
     case MessageType::lost:
     case MessageType::command:
+    case MessageType::cause:
     case MessageType::goodbye: return small;
     case MessageType::node_hello:
     case MessageType::round_failed:

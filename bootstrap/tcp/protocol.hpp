@@ -1,7 +1,7 @@
 // The control protocol: messages between ranks, node agents and the store, and the frames that carry them.
 //
 //   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote, failure,
-//                    state_query, report
+//                    state_query, report; from a process that isn't a rank of this control plane: cause
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
 //                    failure, refusal, decision, lost, state_reply
 //   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death, no_replacement,
@@ -56,6 +56,7 @@ enum class MessageType : std::uint16_t {
   state_reply,
   report,
   no_replacement,
+  cause,
   store_call,  // shared_store_messages.hpp
   store_answer,
   store_event,
@@ -337,6 +338,13 @@ struct NoReplacement {
   std::string text;  ///< the reason
   static constexpr auto type = MessageType::no_replacement;
   static constexpr auto fields = std::tuple(&NoReplacement::rank, &NoReplacement::text);
+};
+
+/// From a process that hmcrun started, and whose job has another control plane: it fails because of another process.
+struct Cause {
+  std::int32_t pid = 0;
+  static constexpr auto type = MessageType::cause;
+  static constexpr auto fields = std::tuple(&Cause::pid);
 };
 
 struct Lost {  // the process of a rank has ended. Sent for each such process; `failure` only for the first

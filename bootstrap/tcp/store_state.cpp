@@ -134,6 +134,9 @@ std::vector<std::int32_t> StoreAgreements::missing(const Agreement& agreement) c
 bool StoreAgreements::is_hopeless(const Agreement& agreement, const std::vector<std::int32_t>& missing,
                                   std::string& text) const {
   if (agreement.step != Ballot::Step::grow) return false;
+  // First all members vote, so that all get the same decision, and a different call is a mismatch.
+  for (const RankProcess& each : agreement.members)
+    if (!agreement.voted.contains(each)) return false;
   for (const std::int32_t rank : missing) {
     if (!has_ended(rank) || at(rank).no_replacement.empty()) continue;
     text = fmt::format("no process will replace rank {}: {}", rank, at(rank).no_replacement);

@@ -130,6 +130,8 @@ class Fabric {
   /// Team::shrink and Team::grow: the world of a new job; set by the job.
   enum class Regroup : std::uint8_t { shrink, grow };
   std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
+  /// Called before an Error{peer_failed} is thrown, with its peer; may be null. Any thread.
+  std::function<void(int peer)> on_peer_failed;
 
   WindowRegistry windows;
   std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world

@@ -77,6 +77,7 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(Vote{{Ballot::Step::confirm, 7, {{0, 1}, {2, 3}}, false, "text"}, 5, {2, 1}});
   through_the_wire(DecisionFor{{7, true, {{0, 1}}, {3, 4}, "text", Code::unavailable}, {2, 1}});
   through_the_wire(Lost{{3, 1}});
+  through_the_wire(Cause{123});
   through_the_wire(NoReplacement{3, "text"});
   through_the_wire(Report{3, 60000, "text"});
   through_the_wire(Command{15});
