@@ -472,7 +472,8 @@ HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
  * their new numbers are in the old order. HMC_UNAVAILABLE if the process that ran the store or this node's agent has
  * ended: see Team::shrink. */
 HMC_C_API hmc_code hmc_team_shrink(hmc_team_t world);
-/* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow. */
+/* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow.
+ * HMC_UNAVAILABLE, at once: hmcrun doesn't start a rank again. */
 HMC_C_API hmc_code hmc_team_grow(hmc_team_t world, int64_t timeout_ns);
 /* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);

@@ -80,7 +80,8 @@ class HMC_API Runtime {
   int node_count() const noexcept;
   Team& world();  ///< the team of all ranks; after Team::shrink or Team::grow the new one
   /// True if this process was started in place of a process of the same rank that has ended. In that case init returns
-  /// when the other ranks call Team::grow.
+  /// when the other ranks call Team::grow, with Error{timeout} after HMC_TIMEOUT_S, and with Error{unavailable} when no
+  /// rank is left that could call it.
   bool is_replacement() const;
 
   Path path(int rank) const;  ///< the wire to a rank, and the reason for it

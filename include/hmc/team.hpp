@@ -127,6 +127,9 @@ class HMC_API Team {
   /// environment. Returns a team with the original ranks, which becomes Runtime::world(). In a replacement,
   /// Runtime::init returns at the same time, with this world.
   ///  - Error{timeout}: some ranks weren't replaced. This team stays usable.
+  ///  - Error{unavailable}, at once: hmcrun doesn't start a rank again (no --respawn, or its limit is reached). This
+  ///  team
+  ///    stays usable.
   ///  - Error{peer_failed}: another rank has ended. Call shrink().
   Team grow(Timeout timeout = job_timeout);
 
