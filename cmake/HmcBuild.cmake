@@ -11,8 +11,21 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 include(GNUInstallDirs)
+# hmc_run_path(RESULT installed): the build tree's run path of a target with this installed one. CMake fills a shorter
+# one with colons, and the loader takes an empty entry as the current directory, so it is made long enough with "/.".
+function(hmc_run_path result installed)
+  set(path ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+  string(LENGTH "${installed}" least)
+  string(LENGTH "${path}" length)
+  while(length LESS least)
+    string(APPEND path "/.")
+    string(LENGTH "${path}" length)
+  endwhile()
+  set(${result} ${path} PARENT_SCOPE)
+endfunction()
 # Installed programs find libhmc.so relative to themselves, so the prefix may be moved.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+hmc_run_path(CMAKE_BUILD_RPATH "${CMAKE_INSTALL_RPATH}")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

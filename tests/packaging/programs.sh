@@ -32,6 +32,7 @@ for built in "$build"/bin/examples/*; do
 done
 
 # ---- the programs run with the library of this prefix, and contain no path of the build
+"$(dirname "$0")/check_run_paths.py" "$prefix"
 unset LD_LIBRARY_PATH
 for program in "$prefix"/bin/* "$prefix"/libexec/hmc/examples/*; do
   if readelf -d "$program" | grep -E 'R(UN)?PATH' | grep -F "$build"; then
