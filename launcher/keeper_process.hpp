@@ -24,6 +24,7 @@ struct SpawnRequest {
   char* const* envp = nullptr;
   int in = -1, out = -1, err = -1;         ///< -1: inherited
   const topology::CpuSet* cpus = nullptr;  ///< null or empty: not bound
+  const char* folder = nullptr;            ///< null: this process's
   const Inherited* inherited = nullptr;
 };
 
@@ -57,7 +58,7 @@ class KeeperProcess {
   int poll_ms() const noexcept;
   void handle_messages();
   void launch(const char* store, int first, int last);
-  SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
+  SpawnResult launch_one(int rank, const char* store);
   void signal_ranks(int signal) noexcept;
   /// Reaps all children that have exited. Returns true if no child is left.
   bool reap();

@@ -19,7 +19,7 @@ struct SupervisorMessage {
   enum class What { aborted, node_up, failed, node_lost, command, store_lost, output_done };
   What what;
   int rank = -1;
-  int value = 0;  ///< aborted: the exit status; command: the value
+  int value = 0;  ///< aborted: the exit status; command: the value; output_done: 1 after a write error
   std::string text;
 };
 

@@ -141,6 +141,8 @@ int run(int argc, char** argv) {
   const Environment environment = common_environment(environ, options.env, warnings);
   if (const std::vector<Host> hosts = find_hosts(options, environment); !hosts.empty()) {
     const std::vector<HostRanks> ranks = assign_ranks(hosts, options);
+    for (Program& program : options.programs)  // "VAR" means this process's value
+      program.env = program_environment(environment, program.env, warnings);
     for (const std::string& warning : warnings) print_text(warning);
     if (options.dry_run) return print_to_stdout(describe_hosts(ranks)), 0;
     Environment with_master = environment;

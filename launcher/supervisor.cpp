@@ -199,7 +199,8 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank), plan_.program, event.step,
+  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank),
+                plan_.program_of(event.rank).file, event.step,
                 std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
 }
@@ -227,7 +228,10 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::store_lost:
       if (!status_ && others_run()) end_job(exit_own_failure, Term::after_the_notice);
       break;
-    case SupervisorMessage::What::output_done: output_done_ = true; break;
+    case SupervisorMessage::What::output_done:
+      output_done_ = true;
+      if (message.value != 0 && !status_) status_ = exit_own_failure;
+      break;
   }
 }
 
@@ -261,6 +265,7 @@ void Supervisor::handle_signal(int signal) {
     return;
   }
   keeper_.signal(signal);
+  if (signal == SIGTERM && !kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
 }
 
 // ---- ends
@@ -298,7 +303,9 @@ std::string Supervisor::describe_ranks() const {
 std::string Supervisor::name_of(int rank) const {
   const std::string where = plan_.is_part() ? fmt::format("host {}", plan_.host)
                                             : fmt::format("node {}", plan_.places[static_cast<std::size_t>(rank)].node);
-  return fmt::format("rank {} (pid {}, {})", plan_.options.number(rank), at(rank).pid, where);
+  const std::string program = plan_.options.program_name(plan_.options.number(rank));
+  return fmt::format("rank {} ({}{}pid {}, {})", plan_.options.number(rank), program, program.empty() ? "" : ", ",
+                     at(rank).pid, where);
 }
 
 std::string Supervisor::describe(int rank) const {
