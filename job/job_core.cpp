@@ -8,9 +8,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -18,6 +16,7 @@
 #include <hmc/version.hpp>
 
 #include "bootstrap/membership.hpp"
+#include "collectives/select/parameters.hpp"
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
@@ -118,11 +117,11 @@ void require_equal(const char* what, const std::string& mine, const std::string&
 /// The contents of HMC_COLL_FILE; empty if it isn't set.
 std::string read_rows(const std::string& file) {
   if (file.empty()) return {};
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in || text.empty())
+  std::string text;
+  if (!collectives::read_file(file, text) || text.empty())
     throw Error(Code::invalid_config, "environment",
-                fmt::format("HMC_COLL_FILE={}: it can't be read, or is empty", file), "give a file of rows in JSON");
+                fmt::format("HMC_COLL_FILE={}: it can't be read, is empty, or is longer than 16 MiB", file),
+                "give a file of rows in JSON");
   return text;
 }
 
