@@ -5,6 +5,7 @@
 
 #include "bootstrap/detect/detect.hpp"
 #include "bootstrap/launchers/join_over.hpp"
+#include "bootstrap/tcp/uncaught.hpp"
 #include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
@@ -41,6 +42,7 @@ void warn_of_misspelt_names(const base::Env& env) {
 }  // namespace
 
 Runtime Runtime::init() {
+  bootstrap::report_uncaught_errors();
   const base::Env env = base::Env::from_process();
   warn_of_misspelt_names(env);
   // Relaxed: the number is the only data. A second rank of this process finds the same number.

@@ -100,8 +100,8 @@ void require_descriptors(int ranks, int nodes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   // The store: listener and wake-up. An agent: the same, two ends of a connection to the store, the node page, a copy
-  // of it, and a message's descriptor. A rank: a connection. Keeper, signals and mailbox: 5.
-  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 5);
+  // of it, and a message's descriptor. A rank: a connection. Keeper, signals, mailbox and uncaught errors: 6.
+  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 6);
   rlim_t open = 0;
   std::error_code error;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;

@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "bootstrap/common.hpp"
 #include "launcher/report.hpp"
+#include "launcher/uncaught.hpp"
 #include "runtime/base/rank_state.hpp"
 
 namespace hmc::launcher {
@@ -26,13 +28,14 @@ constexpr std::chrono::seconds drain_limit{2};
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-                       TerminalInput input, bool output_pumped)
+                       TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught)
     : plan_(plan),
       keeper_(keeper),
       control_(control),
       mailbox_(mailbox),
       signals_(signals),
       input_(std::move(input)),
+      uncaught_(std::move(uncaught)),
       ranks_(static_cast<std::size_t>(plan.options.ranks)),
       output_done_(!output_pumped) {
   if (plan.options.timeout) job_deadline_ = base::Deadline::after(*plan.options.timeout);
@@ -40,6 +43,7 @@ Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& contro
 
 int Supervisor::run() {
   while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
+  print_uncaught();
   if (!status_ && !lost_.empty()) return status_after_losses();
   if (!status_) {
     const std::vector<int> silent = control_.ranks_without_goodbye();
@@ -50,12 +54,16 @@ int Supervisor::run() {
 }
 
 void Supervisor::wait_and_handle() {
-  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0},
+                          {signals_, POLLIN, 0},
+                          {mailbox_.fd(), POLLIN, 0},
+                          {uncaught_.fd(), POLLIN, 0}};
   const std::size_t own = fds.size();
   input_.add_polls(fds);
   ::poll(fds.data(), fds.size(), poll_ms());
   if (fds[1].revents != 0) handle_signals();
   for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+  if (fds[3].revents != 0) take_uncaught();
   if (fds[0].revents != 0) handle_keeper();
   for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
   handle_deadlines();
@@ -141,6 +149,7 @@ void Supervisor::go_on_without(int rank) {
     return;
   }
   lost_.push_back(rank);
+  print_uncaught();
   const bool starts_again = !has_closed && (others_run() || plan_.is_part()) && respawned_ < plan_.options.respawns;
   print_message("{} {}{}", name_of(rank), describe_end(wait_status),
                 starts_again                      ? "; starting it again"
@@ -200,9 +209,21 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
   print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank),
-                plan_.program_of(event.rank).file, event.step,
-                std::strerror(error), hint);
+                plan_.program_of(event.rank).file, event.step, std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
+}
+
+// ---- uncaught errors
+
+/// At once, since the queue of a socket is short.
+void Supervisor::take_uncaught() {
+  for (bootstrap::UncaughtError& error : uncaught_.take()) unprinted_.push_back(std::move(error));
+}
+
+/// At the end of the job, so that all ranks with the same error are in one text; with --keep-going after each rank.
+void Supervisor::print_uncaught() {
+  take_uncaught();
+  if (const std::string text = describe_uncaught(std::exchange(unprinted_, {})); !text.empty()) print_text(text);
 }
 
 // ---- messages of other threads

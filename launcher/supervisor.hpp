@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/tcp/uncaught.hpp"
 #include "launcher/control.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
@@ -23,7 +24,7 @@ class Supervisor {
  public:
   /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
   Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-             TerminalInput input, bool output_pumped);
+             TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught);
   /// The exit status.
   int run();
   /// True after a second INT: don't wait for a slow reader of hmcrun's output.
@@ -54,6 +55,8 @@ class Supervisor {
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
   void timed_out();
+  void take_uncaught();
+  void print_uncaught();
 
   enum class Term { now, after_the_notice };
   /// Ends the job with this status: TERM, and KILL 5 s later.
@@ -71,6 +74,8 @@ class Supervisor {
   Mailbox& mailbox_;
   int signals_;
   TerminalInput input_;
+  bootstrap::UncaughtErrors uncaught_;
+  std::vector<bootstrap::UncaughtError> unprinted_;
 
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause

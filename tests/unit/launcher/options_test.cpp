@@ -136,15 +136,16 @@ TEST(Spellings, errors_name_the_right_option) {
   EXPECT_NE(refusal({"-np", "2", "-configfile", "x"}).find("./a : -np 2 ./b"), std::string::npos);
   EXPECT_NE(refusal({"-np", "2", "--map-by", "ppr:2:node", "app"}).find("-N"), std::string::npos);
   EXPECT_NE(refusal({"-np", "2", "--nproc-per-node", "2", "app"}).find("use -N"), std::string::npos);
-  EXPECT_NE(refusal({"-np", "2", "--tag-output=yes", "app"}).find("--tag-output: it takes no value"), std::string::npos);
+  EXPECT_NE(refusal({"-np", "2", "--tag-output=yes", "app"}).find("--tag-output: it takes no value"),
+            std::string::npos);
   EXPECT_NE(refusal({"-np"}).find("-np: its value is missing"), std::string::npos);
 }
 
 // ---- several programs
 
 TEST(Programs, ranks_words_and_variables_are_those_of_each) {
-  const Options options = parse_options({"-genv", "A", "1", "-np", "2", "-x", "B=2", "a", "-n", ":", "-n3", "--wdir",
-                                         "/tmp", "dir/b", ":", "-np", "1", "--", "-c", ":", "x"});
+  const Options options = parse_options({"-genv",  "A",    "1",     "-np", "2",   "-x", "B=2", "a",  "-n", ":", "-n3",
+                                         "--wdir", "/tmp", "dir/b", ":",   "-np", "1",  "--",  "-c", ":",  "x"});
   ASSERT_EQ(options.programs.size(), 3U);
   EXPECT_EQ(options.ranks, 6);
   EXPECT_EQ(options.env, Words{"A=1"});
