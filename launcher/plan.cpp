@@ -13,6 +13,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "launcher/library_path.hpp"
 #include "launcher/report.hpp"
 
 namespace hmc::launcher {
@@ -226,6 +227,13 @@ ProgramPlan plan_program(const Program& program, const Environment& common, std:
   const bool is_in_folder = !plan.folder.empty() && name.find('/') != std::string::npos && !name.starts_with('/');
   plan.file = find_program(is_in_folder ? plan.folder + "/" + name : name, path == nullptr ? "/bin:/usr/bin" : path);
   if (!plan.folder.empty()) plan.file = std::filesystem::absolute(plan.file).string();  // the rank changes its folder
+  Environment all = common;
+  for (const std::string& entry : plan.variables) {
+    const std::size_t equals = entry.find('=');
+    set(all, entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  if (const std::string libraries = library_path_for(plan.file, all); !libraries.empty())
+    set(plan.variables, "LD_LIBRARY_PATH", libraries);
   return plan;
 }
 

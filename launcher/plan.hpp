@@ -63,7 +63,7 @@ struct ProgramPlan {
 struct JobPlan {
   Options options;
   std::vector<ProgramPlan> programs;  ///< those of the options
-  Environment common;  ///< the variables common to all ranks; those that differ by rank are added later
+  Environment common;                 ///< the variables common to all ranks; those that differ by rank are added later
   std::vector<Place> places;
   std::optional<topology::CpuLayout> layout;  ///< only with --bind-to or --report-bindings
   std::vector<std::string> warnings;
