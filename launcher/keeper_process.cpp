@@ -104,14 +104,6 @@ constexpr std::chrono::milliseconds grace{500};
 constexpr std::chrono::seconds kill_timeout{5};
 constexpr int kill_again_ms = 10;
 
-void rename_process(std::span<char> title_area) noexcept {
-  ::prctl(PR_SET_NAME, "hmc-keeper");
-  if (title_area.empty()) return;
-  std::fill(title_area.begin(), title_area.end(), '\0');
-  constexpr std::string_view title = "hmc-keeper";
-  std::copy_n(title.begin(), std::min(title.size(), title_area.size() - 1), title_area.begin());
-}
-
 base::UniqueFd open_child_events() noexcept {
   sigset_t children;
   ::sigemptyset(&children);
@@ -129,8 +121,16 @@ base::UniqueFd open_output_file(const std::string& path) noexcept {
 
 }  // namespace
 
+void rename_process(std::span<char> title_area) noexcept {
+  ::prctl(PR_SET_NAME, "hmc-keeper");
+  if (title_area.empty()) return;
+  std::fill(title_area.begin(), title_area.end(), '\0');
+  constexpr std::string_view title = "hmc-keeper";
+  std::copy_n(title.begin(), std::min(title.size(), title_area.size() - 1), title_area.begin());
+}
+
 KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited,
-                             base::UniqueFd socket, std::span<char> title_area)
+                             base::UniqueFd socket)
     : plan_(plan),
       streams_(streams),
       inherited_(inherited),
@@ -139,7 +139,6 @@ KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inh
   ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   child_events_ = open_child_events();
-  rename_process(title_area);
 }
 
 void KeeperProcess::run() noexcept {

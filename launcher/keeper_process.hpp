@@ -39,11 +39,13 @@ struct SpawnResult {
 /// memory until exec.
 SpawnResult spawn(const SpawnRequest& request) noexcept;
 
+/// Gives this process the name of a keeper, in the memory of main's argv too.
+void rename_process(std::span<char> title_area) noexcept;
+
 /// One thread; never returns into hmcrun's code.
 class KeeperProcess {
  public:
-  KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
-                std::span<char> title_area);
+  KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket);
   [[noreturn]] void run() noexcept;
 
  private:
