@@ -118,11 +118,13 @@ bool loader_finds(const std::string& loader, const std::string& program, const s
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return true;
   const base::UniqueFd out(ends[0]);
   base::UniqueFd in(ends[1]);
-  std::vector<std::string> words{loader, "--list", program};
+  std::vector<std::string> words{loader, program};
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   for (const std::string& entry : environment) envp.push_back(const_cast<char*>(entry.c_str()));
+  std::string trace = "LD_TRACE_LOADED_OBJECTS=1";  // as ldd; --list fails at a missing library
+  envp.push_back(trace.data());
   envp.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
