@@ -55,6 +55,8 @@ std::string frame_of_program(const std::string& addr2line_output) {
   for (std::string function, line; std::getline(lines, function);) {
     if (function.starts_with("0x")) continue;  // an address; pairs of a function and its line follow
     if (!std::getline(lines, line)) break;
+    constexpr std::string_view unnamed = "(anonymous namespace)::";
+    for (std::size_t at = 0; (at = function.find(unnamed)) != std::string::npos;) function.erase(at, unnamed.size());
     if (function == "??" || is_of_library(function)) continue;
     function.resize(std::min(function.find('('), function.size()));
     line.resize(std::min(line.find(" (discriminator"), line.size()));

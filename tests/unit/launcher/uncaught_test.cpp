@@ -29,6 +29,7 @@ TEST(UncaughtErrors, frame_is_the_first_of_the_program) {
                              "0x22\nmain\n/home/u/ring.cpp:50\n"),
             "void step<hmc::Team> (/home/u/ring.cpp:42)");
   EXPECT_EQ(frame_of_program("0x11\nmain\n??:?\n"), "main");
+  EXPECT_EQ(frame_of_program("0x11\n(anonymous namespace)::f(int)\na.cpp:3\n"), "f (a.cpp:3)");
   EXPECT_EQ(frame_of_program("0x11\n??\n??:0\n"), "");
   EXPECT_EQ(frame_of_program(""), "");
 }
