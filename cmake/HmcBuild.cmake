@@ -15,21 +15,42 @@ include(GNUInstallDirs)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE HMC_BIN_TO_LIB)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE HMC_BIN_TO_INCLUDE)
 
-# hmc_run_path(RESULT installed): the build tree's run path of a target with this installed one. CMake fills a shorter
-# one with colons, and the loader takes an empty entry as the current directory, so it is made long enough with "/.".
-function(hmc_run_path result installed)
-  set(path ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
-  string(LENGTH "${installed}" least)
-  string(LENGTH "${path}" length)
-  while(length LESS least)
-    string(APPEND path "/.")
-    string(LENGTH "${path}" length)
-  endwhile()
-  set(${result} ${path} PARENT_SCOPE)
+# The run path of all programs and libraries of the build tree; hmc_install_run_paths replaces it. CMake's own replacement needs a
+# path that ends with a colon, and the loader takes an empty entry as the current directory. The "/." make room for the
+# installed path, and keep the linker from sharing the end of the text with a symbol's name.
+set(HMC_RUN_PATH ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/.)
+string(LENGTH ${HMC_RUN_PATH} length)
+while(length LESS 64)
+  string(APPEND HMC_RUN_PATH /.)
+  string(LENGTH ${HMC_RUN_PATH} length)
+endwhile()
+set(CMAKE_INSTALL_RPATH ${HMC_RUN_PATH})
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+# hmc_install_run_paths(lib [COMPONENT name]): the run paths of the files that are installed so far, relative to each
+# file, so that the prefix may be moved. `lib`: the folder of libhmc.so in the prefix.
+function(hmc_install_run_paths lib)
+  install(CODE "
+set(run_path \"${HMC_RUN_PATH}\")
+set(lib_of_prefix \"\${CMAKE_INSTALL_PREFIX}/${lib}\")" ${ARGN})
+  install(CODE [[
+string(REGEX REPLACE "[^A-Za-z0-9/]" "." pattern "${run_path}")
+foreach(file IN LISTS CMAKE_INSTALL_MANIFEST_FILES)
+  if(IS_SYMLINK "$ENV{DESTDIR}${file}")
+    continue()
+  endif()
+  file(READ "$ENV{DESTDIR}${file}" magic LIMIT 4 HEX)
+  if(NOT magic STREQUAL "7f454c46")
+    continue()
+  endif()
+  file(STRINGS "$ENV{DESTDIR}${file}" found REGEX "${pattern}" LIMIT_COUNT 1)
+  if(found)
+    cmake_path(GET file PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH lib_of_prefix BASE_DIRECTORY "${folder}" OUTPUT_VARIABLE relative)
+    file(RPATH_CHANGE FILE "$ENV{DESTDIR}${file}" OLD_RPATH "${run_path}" NEW_RPATH "\$ORIGIN/${relative}")
+  endif()
+endforeach()
+]] ${ARGN})
 endfunction()
-# Installed programs find libhmc.so relative to themselves, so the prefix may be moved.
-set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-hmc_run_path(CMAKE_BUILD_RPATH "${CMAKE_INSTALL_RPATH}")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

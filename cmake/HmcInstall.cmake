@@ -34,9 +34,6 @@ endif()
 if(HMC_BUILD_EXAMPLES)
   get_target_property(examples examples MANUALLY_ADDED_DEPENDENCIES)
   set(examples_dir ${CMAKE_INSTALL_LIBEXECDIR}/hmc/examples)
-  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${examples_dir} OUTPUT_VARIABLE to_lib)
-  hmc_run_path(run_path "$ORIGIN/${to_lib}")
-  set_target_properties(${examples} PROPERTIES INSTALL_RPATH "$ORIGIN/${to_lib}" BUILD_RPATH ${run_path})
   install(TARGETS ${examples} RUNTIME DESTINATION ${examples_dir} OPTIONAL)
   list(APPEND programs ${examples})
   # Their sources, as a separate project.
@@ -115,3 +112,5 @@ endfunction()
 hmc_write_pc(hmc "-lhmc")
 hmc_write_pc(mf_smem "-lmf_smem -lhmc")
 hmc_write_pc(hmc-static "-l:libhmc.a -lfmt -lcrypto -lstdc++ -lm -lpthread -ldl")
+
+hmc_install_run_paths(${CMAKE_INSTALL_LIBDIR}) # last
