@@ -15,9 +15,9 @@ include(GNUInstallDirs)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE HMC_BIN_TO_LIB)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE HMC_BIN_TO_INCLUDE)
 
-# The run path of all programs and libraries of the build tree; hmc_install_run_paths replaces it. CMake's own replacement needs a
-# path that ends with a colon, and the loader takes an empty entry as the current directory. The "/." make room for the
-# installed path, and keep the linker from sharing the end of the text with a symbol's name.
+# The run path of all programs and libraries of the build tree, which hmc_install_run_paths replaces. CMake's own
+# replacement needs a path that ends with a colon, and the loader takes an empty entry as the current directory. The
+# "/." make room for the installed path, and keep the linker from sharing the end of the text with a symbol's name.
 set(HMC_RUN_PATH ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/.)
 string(LENGTH ${HMC_RUN_PATH} length)
 while(length LESS 64)
