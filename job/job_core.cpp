@@ -246,12 +246,10 @@ base::ActivityLine& line_in(const bootstrap::Bootstrap& job) {
   return job.node_page().activity(job.facts()[static_cast<std::size_t>(job.rank())].local_index);
 }
 
-/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is an
-/// AgreedError.
+/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is agreed.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
-  if (detail.peer >= 0 || detail.code == Code::timeout) return false;
-  if (dynamic_cast<const rma::AgreedError*>(&error) != nullptr) return false;
+  if (detail.peer >= 0 || detail.is_agreed || detail.code == Code::timeout) return false;
   const int number = detail.sys_errno;
   return detail.code == Code::out_of_memory || number == EMFILE || number == ENFILE || number == EAGAIN ||
          number == ENOMEM;

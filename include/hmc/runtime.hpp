@@ -50,6 +50,10 @@ struct Counters {
 ///
 /// THREADS. One thread at a time.
 ///
+/// UNCAUGHT ERRORS. Under hmcrun, init() replaces C++'s default terminate handler: hmcrun prints an uncaught Error once
+/// for all ranks that throw it, with the ranks and the line of the call, and the processes abort as usual. A handler of
+/// the program isn't replaced.
+///
 /// FORK. A child of fork() isn't a member of the job. The parent's job isn't affected. In the child:
 ///  - Calls on inherited objects that communicate, allocate or wait throw Error{closed}. So do test() and
 ///    wait() of an incomplete Request.

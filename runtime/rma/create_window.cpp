@@ -145,6 +145,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
   ErrorDetail detail;
   detail.operation = fabric.operation.name();
   detail.rank = fabric.rank;
+  detail.is_agreed = true;
   std::vector<base::MemoryDemand> demands;
   for (std::size_t member = 0; member < all.size(); ++member) {
     const int rank = team.world_rank(static_cast<int>(member));
@@ -159,14 +160,14 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
     detail.peer = rank;
     detail.message = fmt::format("rank {}: {}", rank, demand.failure);
     detail.hint = "raise `ulimit -n` for that rank";
-    throw AgreedError(std::move(detail));
+    throw Error(std::move(detail));
   }
   const auto shortage = base::memory_shortage(demands);
   if (!shortage) return;
   detail.code = Code::out_of_memory;
   detail.message = *shortage;
   detail.hint = "use less memory, use fewer ranks per machine, or raise the memory limit of this container or session";
-  throw AgreedError(std::move(detail));
+  throw Error(std::move(detail));
 }
 
 /// The deadline of a step in which only some ranks of the team wait. Over the team's schedules it is half the timeout,
