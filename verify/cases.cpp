@@ -217,7 +217,8 @@ std::vector<int> sizes_for(Effort effort) {
   return sizes;
 }
 
-void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& check) {
+void for_each_case(const Algorithm& algorithm, int size, Effort effort, const std::function<void(const Case&)>& check,
+                   const std::function<void(const Case&)>& omit) {
   const std::vector<CallVariant> variants = variants_of(algorithm, size);
   const int all_up_to = effort == Effort::full ? 20 : 6;
   const std::size_t some = size > 64 ? 1 : effort == Effort::full ? 6 : 2;
@@ -226,17 +227,26 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
   std::size_t turn = static_cast<std::size_t>(size) * 5;
   for (const std::uint64_t count : counts_for(algorithm.collective, size)) {
     std::size_t checked = 0;
-    for (std::size_t i = 0; i < variants.size() && (checked < some || size <= all_up_to); ++i, ++turn) {
-      const CallVariant& chosen = variants[turn * stride % variants.size()];
+    const std::size_t first = turn;
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      const bool is_chosen = checked < some || size <= all_up_to;
+      if (!is_chosen && !omit) break;
+      if (is_chosen) ++turn;
+      const std::size_t number = first + i;
+      const CallVariant& chosen = variants[number * stride % variants.size()];
       // Too expensive: each of N ranks has N counts.
       if (chosen.form != CountForm::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
-      const std::uint32_t element_bytes = turn % 3 == 0 ? 4 : turn % 3 == 1 ? 1 : 12;
+      const std::uint32_t element_bytes = number % 3 == 0 ? 4 : number % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
       // A few segments find the same errors as many segments.
       if (count > huge) call.segment_bytes = count / 2;
       Case subject(algorithm, Shape{size, chosen.per_node, algorithm.gets}, call);
       if (chosen.form != CountForm::uniform) subject.make_irregular(count, chosen.form == CountForm::gaps);
       if (!subject.applies()) continue;
+      if (!is_chosen) {
+        omit(subject);
+        continue;
+      }
       check(subject);
       ++checked;
     }
@@ -261,16 +271,18 @@ double cost_of(const Case& subject) {
 }
 
 void for_each_case_within(double limit, const Algorithm& algorithm, int size, Effort effort,
-                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip) {
+                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip,
+                          const std::function<void(const Case&)>& omit) {
   double spent = 0;
-  for_each_case(algorithm, size, effort, [&](const Case& subject) {
+  const auto check_within = [&](const Case& subject) {
     if (size > 64) {
       const double cost = cost_of(subject);
       if (spent + cost > limit) return skip(subject);
       spent += cost;
     }
     check(subject);
-  });
+  };
+  for_each_case(algorithm, size, effort, check_within, omit);
 }
 
 }  // namespace hmc::verify

@@ -50,11 +50,11 @@ enum class Effort { quick, full };
 /// The team sizes: every size up to 64 (quick: some of them), then samples up to 4096.
 std::vector<int> sizes_for(Effort effort);
 
-/// Calls `check` with every case of this size that the algorithm applies to: counts 0, 1, N-1, a prime, large; roots,
-/// in place, orders, v-forms, gaps, segments, nodes. Small teams get all combinations. Larger teams
-/// get some of them, chosen by size and count.
+/// The combinations of this size that the algorithm applies to: counts 0, 1, N-1, a prime, large; roots, in place,
+/// orders, v-forms, gaps, segments, nodes. `check` gets all of them for small teams, for larger teams some, chosen by
+/// size and count. `omit`, if set, gets the others.
 void for_each_case(const schedule::Algorithm& algorithm, int size, Effort effort,
-                   const std::function<void(const Case&)>& check);
+                   const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& omit = {});
 
 /// The estimated cost of a check, in arbitrary units: steps times their data. Computed from a sample of the ranks.
 double cost_of(const Case& subject);
@@ -63,9 +63,10 @@ double cost_of(const Case& subject);
 /// minutes.
 constexpr double usual_limit = 2e9;
 
-/// The same cases within `limit`: `check` gets the cases to check, `skip` the others. Cases are checked in order,
-/// so large teams are checked with small counts only.
+/// The same within `limit`: `skip` gets the chosen cases that exceed it. Cases are checked in order, so large teams are
+/// checked with small counts only.
 void for_each_case_within(double limit, const schedule::Algorithm& algorithm, int size, Effort effort,
-                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip);
+                          const std::function<void(const Case&)>& check, const std::function<void(const Case&)>& skip,
+                          const std::function<void(const Case&)>& omit = {});
 
 }  // namespace hmc::verify

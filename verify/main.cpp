@@ -1,8 +1,11 @@
 // hmc-verify: proves the schedules of every algorithm, or prints a counterexample.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -32,9 +35,16 @@ struct VerifyOptions {
   unsigned thin = 1;
 };
 
+/// The share of all combinations that was checked, by the size of the team.
+struct Coverage {
+  static constexpr int last_of[] = {20, 64, std::numeric_limits<int>::max()};
+  int smallest = std::numeric_limits<int>::max(), largest = 0;
+  std::size_t cases = 0, combinations = 0;
+};
+
 struct ResultRow {
   const schedule::Algorithm* algorithm = nullptr;
-  std::size_t cases = 0, steps = 0, skipped = 0;
+  std::size_t cases = 0, steps = 0, skipped = 0, omitted = 0;
   int largest = 0;              ///< the largest team that was proved with data
   std::vector<int> unproved{};  ///< team sizes at which every case with data was skipped
   double seconds = 0;
@@ -77,6 +87,7 @@ class Verification {
     for (std::size_t i = next_++; i < jobs_.size(); i = next_++) check_size(*jobs_[i].row, jobs_[i].size);
   }
   const std::vector<ResultRow>& rows() const { return rows_; }
+  const auto& coverage() const { return coverage_; }
 
  private:
   struct SizeJob {
@@ -98,10 +109,16 @@ class Verification {
         part.wrong_at = size;
       }
     };
-    for_each_case_within(options_.limit, *row.algorithm, size, options_.quick ? Effort::quick : Effort::full, prove,
-                         [&](const Case&) { ++part.skipped; });
+    for_each_case_within(
+        options_.limit, *row.algorithm, size, options_.quick ? Effort::quick : Effort::full, prove,
+        [&](const Case&) { ++part.skipped; }, [&](const Case&) { ++part.omitted; });
     part.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::lock_guard lock(mutex_);
+    Coverage& range = coverage_[size <= Coverage::last_of[0] ? 0 : size <= Coverage::last_of[1] ? 1 : 2];
+    range.smallest = std::min(range.smallest, size);
+    range.largest = std::max(range.largest, size);
+    range.cases += part.cases;
+    range.combinations += part.cases + part.skipped + part.omitted;
     row.cases += part.cases;
     row.steps += part.steps;
     row.skipped += part.skipped;
@@ -116,6 +133,7 @@ class Verification {
 
   const VerifyOptions& options_;
   std::vector<ResultRow> rows_;
+  std::array<Coverage, std::size(Coverage::last_of)> coverage_{};
   std::vector<SizeJob> jobs_;
   std::atomic<std::size_t> next_ = 0;
   std::mutex mutex_;
@@ -136,7 +154,8 @@ void report_skipped(const std::vector<ResultRow>& rows, double limit) {
   }
 }
 
-int report(const std::vector<ResultRow>& rows, double limit, double seconds) {
+int report(const Verification& run, double limit, double seconds) {
+  const std::vector<ResultRow>& rows = run.rows();
   fmt::print("{:<42} {:>8} {:>12} {:>8} {:>8} {:>8}\n", "algorithm", "cases", "steps", "ranks", "skipped", "seconds");
   std::size_t cases = 0, steps = 0, skipped = 0, wrong = 0;
   // An algorithm without a checked case with data isn't proved.
@@ -155,6 +174,12 @@ int report(const std::vector<ResultRow>& rows, double limit, double seconds) {
     if (!is_proved(row))
       fmt::print("\n{}: no case with data {}\n", name_of(*row.algorithm), row.skipped > 0 ? "was checked" : "applies");
   }
+  fmt::print("\nchecked cases, of all combinations of counts, roots, forms, segments, radices and nodes:\n");
+  for (const Coverage& range : run.coverage())
+    if (range.combinations > 0)
+      fmt::print("  {:>4} to {:>4} ranks: {:>7} of {:>7} ({:.1f} %)\n", range.smallest, range.largest, range.cases,
+                 range.combinations,
+                 100.0 * static_cast<double>(range.cases) / static_cast<double>(range.combinations));
   fmt::print("\n{} algorithms, {} cases, {} steps in {:.1f} s: {}\n", rows.size(), cases, steps, seconds,
              wrong > 0     ? fmt::format("{} not proved", wrong)
              : skipped > 0 ? fmt::format("all proved, except {} skipped cases", skipped)
@@ -224,5 +249,5 @@ int main(int argc, char** argv) {
   for (unsigned i = 1; i < options.threads; ++i) others.emplace_back([&] { run.work(); });
   run.work();
   for (std::thread& other : others) other.join();
-  return report(run.rows(), options.limit, std::chrono::duration<double>(Clock::now() - begin).count());
+  return report(run, options.limit, std::chrono::duration<double>(Clock::now() - begin).count());
 }
