@@ -356,6 +356,18 @@ def test_library_needs_only_glibc():
             assert not foreign, (path, foreign)
 
 
+def test_the_wheel_has_its_libraries_licences():
+    """Of the libraries that auditwheel has added, and of those that are linked or compiled in."""
+    folder = os.path.dirname(hmc.__file__)
+    texts = {name.removesuffix(".txt"): open(os.path.join(folder, "licenses", name), encoding="utf-8").read()
+             for name in os.listdir(os.path.join(folder, "licenses"))}
+    assert texts.keys() >= {"fmt", "openssl", "cli11", "nlohmann-json", "nanobind"}, texts.keys()
+    assert all("opyright" in text for text in texts.values())
+    libraries = os.path.join(os.path.dirname(folder), "hmc.libs")
+    added = {name.removeprefix("lib").split("-")[0].split(".")[0] for name in os.listdir(libraries)}
+    assert added <= texts.keys(), (added, texts.keys())
+
+
 if __name__ == "__main__":
     assert importlib.util.find_spec("hmc")
     globals()[sys.argv[1]]()
