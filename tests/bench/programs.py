@@ -1,7 +1,12 @@
 """The programs, their flags, and functions that run them."""
 import os
 import subprocess
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+from side_by_side import main  # noqa: E402, F401
 
 BIN = Path(os.environ["HMC_BIN"])
 TIMEOUT_S = 60

@@ -13,7 +13,7 @@ from pathlib import Path
 from osu_format import Table, check_columns
 from programs import (ALL, ATOMICS, BANDWIDTH, BLOCKING, IN_PLACE, MAIN, MEASURING, MESSAGE_RATE, NON_BLOCKING, REDUCING,
                       REDUCTIONS, SHORT, SINGLE_ATOMICS, SIZED, SIZED_COLLECTIVES, STARTING, TRANSFERS, alone, both_forms, command,
-                      flags_of, launch, linked, listed, output, program)
+                      flags_of, launch, linked, listed, main, output, program)
 
 SMALL = ["-m", "64"]
 LARGE = ["-i", "2", "-x", "0", "-m", "131064:262140"]
@@ -396,4 +396,4 @@ class WrongUse(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main(2)

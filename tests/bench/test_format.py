@@ -7,7 +7,7 @@ import unittest
 
 from osu_format import Table, check_columns
 from programs import (ALL, ATOMICS, BLOCKING, MAIN, MEASURING, MESSAGE_RATE, NON_BLOCKING, SHORT, SIZED,
-                      TRANSFERS, alone, output)
+                      TRANSFERS, alone, main, output)
 
 TITLES = {
     "put_latency": "Put Latency Test",
@@ -193,4 +193,4 @@ class Format(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main(2)

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 from osu_format import Table, check_columns
-from programs import ATOMICS, BARRIERS, MEASURING, SHORT, SIZED, launch, program
+from programs import ATOMICS, BARRIERS, MEASURING, SHORT, SIZED, launch, main, program
 
 ROWS = ["-m", "16:64"]
 
@@ -86,4 +86,4 @@ class Validation(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main(2)

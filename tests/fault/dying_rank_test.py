@@ -1,33 +1,36 @@
 #!/usr/bin/env python3
 """A rank dies: the survivors' errors, their times, and hmcrun's messages and status.
 
-Usage: dying_rank_test.py HMCRUN PROGRAM HOW WHERE NP NODES
+Usage: dying_rank_test.py HMCRUN PROGRAM NODES HOW.WHERE.NP...
+The cases run three at a time, because their ranks wait most of the time. A failed case doesn't stop the others.
 """
 
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-hmcrun, program, how, where, np, nodes = sys.argv[1:7]
-np = int(np)
+hmcrun, program, nodes, *cases = sys.argv[1:]
 # A survivor should get the error within 100 ms; a loaded machine with two cores gets ten times that. If one job is
-# late, because the machine stalled for a second, two more jobs must be in time.
+# late, because the machine stalled for a second, two more jobs must be in time, alone.
 LIMIT_US = 1_000_000
 EXIT_CODES = {"kill": 128 + 9, "segv": 128 + 11, "exit3": 3, "abort": 7}
-victim = 0 if how == "abort" else np - 1
-code = "aborted" if how == "abort" else "peer_failed"
 
 
-def run():
-    """One job: its mistakes, and its late errors."""
+def run(case):
+    """One job: its mistakes, its late errors, and its output."""
+    how, where, np = case.split(".")
+    np = int(np)
+    victim = 0 if how == "abort" else np - 1
+    code = "aborted" if how == "abort" else "peer_failed"
     start = time.monotonic()
-    job = subprocess.run([hmcrun, "-np", str(np), "--nodes", nodes, "--timeout", "60", program, how, where],
-                         capture_output=True, text=True, timeout=90, check=False)
+    try:
+        job = subprocess.run([hmcrun, "-np", str(np), "--nodes", nodes, "--timeout", "60", program, how, where],
+                             capture_output=True, text=True, timeout=90, check=False)
+    except subprocess.TimeoutExpired as hang:
+        return [str(hang)], [], str(hang.output)
     took = time.monotonic() - start
-    print(job.stdout)
-    print(job.stderr, file=sys.stderr)
-
     wrong, late, reported = [], [], {}
     for line in job.stdout.splitlines():
         found = re.match(r"survivor (\d+) code (\w+)(?: peer (-?\d+) after (-?\d+) us: (.*))?", line)
@@ -56,18 +59,29 @@ def run():
         wrong.append(f"hmcrun ended with {job.returncode} and not {EXIT_CODES[how]}")
     if took > 20:
         late.append(f"it took {took:.1f} s")
-    print(f"errors after {sorted(value[2] for value in reported.values())} us; the job took {took:.2f} s")
-    return wrong, late
+    times = sorted(value[2] for value in reported.values())
+    print(f"{case}: errors after {times} us; the job took {took:.2f} s", flush=True)
+    return wrong, late, job.stdout + job.stderr
 
 
-wrong, late = run()
-if late and not wrong:
-    print(f"once more, twice: {late}")
+def in_time(case):
+    """Two more jobs: their mistakes, and their output."""
+    wrong, output = [], ""
     for _ in range(2):
-        again = run()
-        wrong, late = wrong + again[0], again[1]
-        if wrong or late:
-            break
-for line in wrong + late:
-    print("WRONG:", line, file=sys.stderr)
-sys.exit(1 if wrong or late else 0)
+        again = run(case)
+        wrong, output = wrong + again[0] + again[1], output + again[2]
+    return wrong, output
+
+
+with ThreadPoolExecutor(3) as pool:
+    results = dict(zip(cases, pool.map(run, cases)))
+failed = []
+for case, (wrong, late, output) in results.items():
+    if late and not wrong:
+        print(f"{case}: once more, twice: {late}", flush=True)
+        wrong, output = in_time(case)
+    if wrong:
+        failed.append(case)
+        print(f"== {case}", output, *(f"WRONG: {line}" for line in wrong), sep="\n", flush=True)
+print(f"{len(cases) - len(failed)} of {len(cases)} cases passed{''.join(', FAILED: ' + case for case in failed)}")
+sys.exit(1 if failed or not cases else 0)

@@ -3,9 +3,14 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 import uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from side_by_side import main  # noqa: E402, F401
 
 BIN = os.environ.get("HMC_BIN", "build/bin")
 HMCRUN = os.path.join(BIN, "hmcrun")
@@ -119,7 +124,3 @@ class LauncherTest(unittest.TestCase):
         wait_until(lambda: not job.alive(), limit_s)
         left = {pid: open(f"/proc/{pid}/cmdline").read() for pid in job.alive() if os.path.exists(f"/proc/{pid}")}
         self.assertEqual(left, {}, f"still there {time.monotonic() - started:.2f} s later")
-
-
-def main():
-    unittest.main(verbosity=2)

@@ -158,4 +158,4 @@ class Leftovers(LauncherTest):
         os.kill(left[0], signal.SIGKILL)
 
 
-main()
+main(at_once=1)

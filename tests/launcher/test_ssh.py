@@ -116,4 +116,4 @@ if __name__ == "__main__":
     if not SSHD or not shutil.which("ssh"):
         print("missing: sshd and ssh aren't installed")
         sys.exit(77)
-    main()
+    main(at_once=1)  # they share an sshd

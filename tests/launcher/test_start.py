@@ -47,4 +47,4 @@ class Start(LauncherTest):
             self.assertLess(sum(map(cpu_seconds, watched)) - before, 0.05)
 
 
-main()
+main(at_once=1)

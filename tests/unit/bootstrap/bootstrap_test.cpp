@@ -31,6 +31,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, EveryBootstrap, testing::ValuesIn(all_shapes(1)
 class SeveralRanks : public EveryBootstrap {};
 INSTANTIATE_TEST_SUITE_P(Shapes, SeveralRanks, testing::ValuesIn(all_shapes(2)), shape_name);
 
+/// Each waits for a second.
+class AtADeadline : public EveryBootstrap {};
+INSTANTIATE_TEST_SUITE_P(Shapes, AtADeadline, testing::ValuesIn(some_shapes()), shape_name);
+
 /// Content and length depend on rank and round.
 base::Bytes pattern(int rank, int round) {
   base::Bytes bytes(static_cast<std::size_t>((rank * 7 + round * 13) % 50));
@@ -208,7 +212,7 @@ TEST_P(EveryBootstrap, lookup_of_a_missing_key_fails_at_the_deadline) {
   });
 }
 
-TEST_P(SeveralRanks, deadline_names_missing_ranks) {
+TEST_P(AtADeadline, barrier_names_missing_ranks) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const int late = me.size() - 1;
     if (me.rank() != late) {
@@ -226,7 +230,7 @@ TEST_P(SeveralRanks, deadline_names_missing_ranks) {
   });
 }
 
-TEST_P(EveryBootstrap, share_names_missing_ranks) {
+TEST_P(AtADeadline, share_names_missing_ranks) {
   run_job(GetParam(), [&](Bootstrap& me) {
     const int late = me.node_link().members().back();
     if (me.rank() != late) {

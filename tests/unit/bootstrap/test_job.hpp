@@ -33,6 +33,8 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// All kinds with sizes 1 2 3 4 5 8, from one node to one node per rank.
 std::vector<Shape> all_shapes(int least_size);
+/// Of all_shapes: few of each kind, with one rank per node, several, and both. For tests that wait for a deadline.
+std::vector<Shape> some_shapes();
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 inline base::Deadline in_ms(int ms) { return base::Deadline::after(std::chrono::milliseconds(ms)); }
