@@ -1,5 +1,6 @@
-// Ranks as processes that make different calls, one job per case: `mismatch_app CASE` under hmcrun. A rank exits with 0
-// if its error names the other call, long before the deadline.
+// Ranks as processes that make different calls: `mismatch_app CASE ...` under hmcrun. A mismatch ends its team and no
+// other, so each case has a team of its own, except `end`, which closes the Runtime and so is the last case. A rank exits
+// with 0 if the error of each case names the other call, long before the deadline.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -15,39 +16,38 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// `odd`: the call of the last rank; else the call of the other ranks.
-void call(hmc::Runtime& runtime, hmc::Window& window, const std::string& which, bool odd) {
-  hmc::Team& world = runtime.world();
+void call(hmc::Runtime& runtime, hmc::Team& team, hmc::Window& window, const std::string& which, bool odd) {
   std::vector<std::uint64_t> in(20'000, 1), out(20'000);
   if (which == "counts") {
-    world.allreduce(in.data(), out.data(), odd ? 7 : 5, hmc::DType::u64, hmc::sum);
+    team.allreduce(in.data(), out.data(), odd ? 7 : 5, hmc::DType::u64, hmc::sum);
   } else if (which == "large_counts") {
-    world.allreduce(in.data(), out.data(), odd ? 20'000 : 19'999, hmc::DType::u64, hmc::sum);
+    team.allreduce(in.data(), out.data(), odd ? 20'000 : 19'999, hmc::DType::u64, hmc::sum);
   } else if (which == "types") {
-    world.allreduce(in.data(), out.data(), 5, odd ? hmc::DType::i64 : hmc::DType::u64, hmc::sum);
+    team.allreduce(in.data(), out.data(), 5, odd ? hmc::DType::i64 : hmc::DType::u64, hmc::sum);
   } else if (which == "collectives") {
     if (odd) {
-      world.barrier();
+      team.barrier();
     } else {
-      world.gatherv(in.data(), out.data(), std::vector<std::size_t>(static_cast<std::size_t>(world.size()), 3), {}, 0);
+      team.gatherv(in.data(), out.data(), std::vector<std::size_t>(static_cast<std::size_t>(team.size()), 3), {}, 0);
     }
   } else if (which == "requests") {
-    world.iallreduce(in.data(), out.data(), 5, hmc::DType::u64, odd ? hmc::max : hmc::sum).wait();
+    team.iallreduce(in.data(), out.data(), 5, hmc::DType::u64, odd ? hmc::max : hmc::sum).wait();
   } else if (which == "window" && odd) {
-    static_cast<void>(hmc::Window::create(world, 4096));
+    static_cast<void>(hmc::Window::create(team, 4096));
   } else if (which == "window_close" && odd) {
     window.close();
   } else if (which == "end" && odd) {
     runtime.close();
   } else if (which == "team" && odd) {
-    static_cast<void>(world.duplicate());
+    static_cast<void>(team.duplicate());
   } else if (which == "two_constructions") {
-    odd ? window.close() : static_cast<void>(hmc::Window::create(world, 4096));
+    odd ? window.close() : static_cast<void>(hmc::Window::create(team, 4096));
   } else if (which == "roots") {
-    world.broadcast(in.data(), 80, odd ? 0 : world.size() - 1);
+    team.broadcast(in.data(), 80, odd ? 0 : team.size() - 1);
   } else {
-    world.allreduce(in.data(), out.data(), 5, hmc::DType::u64, hmc::sum);
+    team.allreduce(in.data(), out.data(), 5, hmc::DType::u64, hmc::sum);
   }
-  world.barrier();
+  team.barrier();
 }
 
 /// The text that every error must contain.
@@ -64,29 +64,35 @@ const char* other_call(const std::string& which) {
   return "broadcast(80 bytes, root 0)";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  const std::string which = argv[1];
-  hmc::Runtime runtime = hmc::Runtime::init();
-  hmc::Team& world = runtime.world();
-  hmc::Window window = hmc::Window::create(world, 4096);
+/// Returns false, and prints the reason, if this rank doesn't get the expected error.
+bool reports(hmc::Runtime& runtime, const std::string& which) {
+  hmc::Team team = which == "end" ? runtime.world() : runtime.world().duplicate();
+  hmc::Window window = hmc::Window::create(team, 4096);
   const auto start = Clock::now();
   std::string text = "no error";
   bool good = false;
   try {
-    world.barrier();  // some ranks get the mismatch while they are still in barrier
-    call(runtime, window, which, runtime.rank() == runtime.size() - 1);
+    team.barrier();  // some ranks get the mismatch while they are still in barrier
+    call(runtime, team, window, which, runtime.rank() == runtime.size() - 1);
   } catch (const hmc::Error& error) {
     text = error.what();
     good = error.code() == hmc::Code::mismatch && text.find(other_call(which)) != std::string::npos &&
            Clock::now() - start < runtime.timeout() / 2;
   }
-  if (!good) std::fprintf(stderr, "rank %d: %s\n", runtime.rank(), text.c_str());
+  if (!good) std::fprintf(stderr, "rank %d, %s: %s\n", runtime.rank(), which.c_str(), text.c_str());
+  return good;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  hmc::Runtime runtime = hmc::Runtime::init();
+  bool good = true;
+  for (int i = 1; i < argc; ++i) good = reports(runtime, argv[i]) && good;
   // The other ranks report a rank that exits earlier as failed. That may happen in this allgather, too: a rank that has
   // got all contributions may exit before the others have.
-  const hmc::rma::Fabric& fabric = world.core()->fabric();
+  const hmc::rma::Fabric& fabric = runtime.world().core()->fabric();
   try {
     static_cast<void>(fabric.exchange->allgather({}, fabric.deadline()));
   } catch (const hmc::Error& error) {
