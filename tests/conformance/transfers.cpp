@@ -28,7 +28,8 @@ HMC_SPMD_TEST(Transfers, put_reaches_every_peer_at_every_size) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t bytes = sizes[i];
     const std::size_t shift = 1 + i % 17;  // odd and even shifts, at the source and the destination
-    std::ranges::fill(window.mine(), guard);
+    for (const int peer : on.peers())
+      std::ranges::fill(window.mine().subspan(slot * static_cast<std::size_t>(peer), shift + bytes + 1), guard);
     on.barrier();
     std::vector<std::byte> source(bytes + i % 5);
     for (const int peer : on.peers()) {
