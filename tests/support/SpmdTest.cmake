@@ -7,10 +7,10 @@
 #
 # The covering rule. An error depends on the number of ranks, on the layout, or on the process boundary, and seldom on a
 # combination of the three. So a program doesn't run in their product (22 entries) but once with each number of ranks, in
-# the row of `once` below: 6 entries with both modes and both layouts. The rows are chosen so that lists such as
-# `RANKS 2 3`, `RANKS 2 4` and `RANKS 2 5` have both layouts, too.
+# the row of `once` below: 6 entries with both modes and both layouts, an odd number of ranks on a node, and nodes with
+# different numbers. Lists that begin with `RANKS 2 3` or `RANKS 2 4` have both layouts, too.
 # - PAIRS adds the rows of `more`, with the other mode and the other layout: 11 entries with each pair of a number of
-#   ranks and a layout, or a mode. For programs whose algorithm depends on the ranks of each node: collectives, teams.
+#   ranks and a layout, or a mode. For programs whose algorithm depends on the ranks of each node: collectives.
 # - A row's mode or layout that MODES or LAYOUTS doesn't have is replaced by those that it has. The same for a number of
 #   ranks without a row.
 # - WIRE: the program once more, over this wire between all ranks. tests/conformance has the wire's contract, so these
@@ -33,8 +33,8 @@ endfunction()
 
 # hmc_spmd_cells(out ranks modes layouts pairs): the entries of these lists by the covering rule, as RANKS.MODE.NODES.
 function(hmc_spmd_cells out all_ranks all_modes all_layouts pairs)
-  set(once 1.threads.1 2.hmcrun.1 3.threads.2 4.hmcrun.2 5.threads.2 8.hmcrun.1)
-  set(more 2.threads.2 3.hmcrun.1 4.threads.1 5.hmcrun.1 8.threads.2)
+  set(once 1.threads.1 2.hmcrun.1 3.threads.2 4.hmcrun.2 5.threads.1 8.hmcrun.2)
+  set(more 2.threads.2 3.hmcrun.1 4.threads.1 5.hmcrun.2 8.threads.1)
   set(rows ${once})
   if(pairs)
     list(APPEND rows ${more})
