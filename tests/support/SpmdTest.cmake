@@ -1,5 +1,5 @@
 # hmc_spmd_test(target [NAME name] [RANKS 1 2 ...] [MODES threads hmcrun] [LAYOUTS 1 2] [PAIRS] [WIRE wire] [TIMEOUT s]
-#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS])
+#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS] [NOT_QUICK])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest. Each entry runs the whole program:
 # FOLDER.NAME.MODE.npN.nodesK, without the `_test` of a target's name. LAYOUTS are numbers of (emulated) nodes; those
@@ -18,7 +18,8 @@
 # - Sanitizers run the rows of 2 and 3 ranks (HMC_SPMD_RANKS in CMakePresets.json): the code is the same for other
 #   numbers. They run no WIRE, whose own code tests/conformance runs. ThreadSanitizer sees threads only.
 # - The label `quick` is for the row of 3 ranks: threads on two nodes, so shared memory and a network in one job, at the
-#   cost of one process. A program without this row: its row of 2 or 4 ranks. No WIRE, no long test.
+#   cost of one process. A program without this row: its row of 2 or 4 ranks. No WIRE, no long test, and no program that
+#   takes ten seconds (NOT_QUICK).
 #
 # WAITS: the ranks sleep most of the time, so another entry may run beside it. SHORT_FORM: the entries are long
 # (LongTests.cmake). A program whose tests were all skipped is skipped.
@@ -69,7 +70,7 @@ function(hmc_spmd_cells out all_ranks all_modes all_layouts pairs)
 endfunction()
 
 function(hmc_spmd_test target)
-  cmake_parse_arguments(T "WAITS;PAIRS" "NAME;TIMEOUT;SHORT_FORM;WIRE" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "WAITS;PAIRS;NOT_QUICK" "NAME;TIMEOUT;SHORT_FORM;WIRE" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   if(NOT T_NAME)
     set(T_NAME ${target})
   endif()
@@ -126,7 +127,7 @@ function(hmc_spmd_test target)
       continue()
     endif()
     set(labels multirank ${mode} ${T_LABELS})
-    if(cell STREQUAL quick AND NOT T_WIRE AND NOT T_SHORT_FORM)
+    if(cell STREQUAL quick AND NOT T_NOT_QUICK AND NOT T_WIRE AND NOT T_SHORT_FORM)
       list(APPEND labels quick)
     endif()
     set(test "${T_NAME}.${mode}.np${ranks}.nodes${nodes}")
