@@ -38,6 +38,7 @@ hmcrun = os.path.join(os.path.dirname(sys.executable), "hmcrun")
 finds_backends = hasattr(dist.Backend, "_ensure_backend_registered")  # 2.14: by entry points
 old = not hasattr(dist.Backend, "backend_list")  # 1.13: DistributedDataParallel needs Python 3.10
 limit_s = 240  # of a job or a command, many times what it takes
+compiler_limit_s = 900
 
 
 class Skipped(Exception):
@@ -51,23 +52,23 @@ def needs_recent_torch(reason):
 
 # ---- commands
 
-def outcome(command, environment=None):
+def outcome(command, environment=None, limit=limit_s):
     """The output and the exit status of a command."""
     start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True, env={**os.environ, **(environment or {})})
     try:
-        output, _ = process.communicate(timeout=limit_s)
+        output, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        raise AssertionError(f"no end after {limit_s} s: {' '.join(command)}\n{process.communicate()[0]}") from None
+        raise AssertionError(f"no end after {limit} s: {' '.join(command)}\n{process.communicate()[0]}") from None
     print(f"  {time.monotonic() - start:.1f} s: {' '.join(command)[:150]}", flush=True)
     return output, process.returncode
 
 
-def run(command, status=0, environment=None):
+def run(command, status=0, environment=None, limit=limit_s):
     """The output of a command that ends with this status; None: with any."""
-    output, ended = outcome(command, environment)
+    output, ended = outcome(command, environment, limit)
     assert status is None or ended == status, f"exit status {ended}: {' '.join(command)}\n{output}"
     return output
 
@@ -79,7 +80,7 @@ def python(*words):
 
 # ---- processes that are forks of this one
 
-def fork(work, environment, output):
+def fork(work, environment, output, limit):
     """Starts a process that runs work() and ends as an interpreter does."""
     sys.stdout.flush()
     process = os.fork()
@@ -92,7 +93,7 @@ def fork(work, environment, output):
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.environ.update(environment)
-        faulthandler.dump_traceback_later(limit_s - 10)  # where a rank hangs
+        faulthandler.dump_traceback_later(limit - 10)  # where a rank hangs
         try:
             work()
             status = 0
@@ -117,12 +118,12 @@ def end(process):
     os.waitpid(process, 0)
 
 
-def forked(environments, work):
+def forked(environments, work, limit=limit_s):
     """Runs work() in one process per environment. Returns their output, and their exit statuses (-9: killed by signal 9). If one
     fails, the others have 60 s to end."""
-    deadline = time.monotonic() + limit_s
+    deadline = time.monotonic() + limit
     with tempfile.TemporaryFile() as output:
-        running = {fork(work, each, output.fileno()): index for index, each in enumerate(environments)}
+        running = {fork(work, each, output.fileno(), limit): index for index, each in enumerate(environments)}
         statuses = [None] * len(environments)
         try:
             while running and time.monotonic() < deadline:
@@ -173,9 +174,8 @@ def program_text(text, *arguments, environment=None, status=0):
 
 @functools.lru_cache(maxsize=None)
 def compile_adapter():
-    """Before the first job, whose limit isn't for a compiler."""
-    program_text("from hmc.torch import _build\n"
-                 "try:\n    _build.path()\nexcept _build.BuildError as error:\n    print(error)")
+    """Before the first job, whose limit isn't for a compiler. Without a compiler the jobs say why they fail, or need none."""
+    succeeded(forked([{}], lambda: execute("from hmc.torch import _build; _build.path()"), compiler_limit_s), None)
 
 
 # ---- jobs
@@ -266,6 +266,9 @@ def run_on_ranks(file, words, start):
             break
         failed.append(names.pop(0) if names else "the end of the job")
         print(f"FAILED {failed[-1]}, exit statuses {statuses}", flush=True)
+        if len(failed) == 5 and names:  # something that all tests need
+            failed.append(f"not run: {' '.join(names)}")
+            break
     return failed
 
 

@@ -5,7 +5,7 @@ import re
 import sys
 import tempfile
 
-from cases import (finds_backends, folder, forked_ranks, hmcrun, hmcrun_job, job, main_program, needs_recent_torch, old, program_text,
+from cases import (compiler_limit_s, finds_backends, folder, forked_ranks, hmcrun, hmcrun_job, job, main_program, old, program_text,
                    python, run, succeeded)
 
 training = os.path.join(folder, "training.py")
@@ -456,7 +456,7 @@ def test_compiled_once():
     if shared:
         os.makedirs(shared, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=shared) as cache:
-        output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache})
+        output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache}, limit=compiler_limit_s)
         assert output.count("compiling the adapter") == 1, output
         check_losses(output, 2)
         adapters = glob.glob(f"{cache}/adapter-*.so")
