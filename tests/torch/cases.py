@@ -25,6 +25,7 @@ import textwrap
 import threading
 import time
 import traceback
+import weakref
 
 sys.dont_write_bytecode = True  # the repository stays as it is
 sys.modules["cases"] = sys.modules[__name__]  # so that tests raise this module's Skipped
@@ -90,6 +91,7 @@ def fork(work, environment, output, limit):
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        weakref.finalize._registry.clear()  # the temporary folders of this process stay
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.environ.update(environment)
