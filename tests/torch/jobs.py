@@ -1,12 +1,11 @@
 """Launchers, failures and ends of jobs, and the adapter: cases.py jobs."""
-import glob
 import os
 import re
 import sys
 import tempfile
 
-from cases import (compiler_limit_s, finds_backends, folder, forked_ranks, hmcrun, hmcrun_job, job, main_program, old, program_text,
-                   python, run, succeeded)
+from cases import (finds_backends, folder, forked_ranks, hmcrun, hmcrun_job, job, main_program, old, program_text, python, run,
+                   succeeded)
 
 training = os.path.join(folder, "training.py")
 losses = ["0.692493", "0.843729", "0.753779", "1.282884", "1.087301"]
@@ -448,18 +447,3 @@ def test_store_is_not_used_after_the_start():
             assert [each.exitcode for each in ranks] == [0, 0]
         """)
     assert output.count("done") == 2, output
-
-
-def test_compiled_once():
-    """By one of two ranks that start at the same time. The other tests use the result."""
-    shared = os.environ.get("HMC_TORCH_CACHE")
-    if shared:
-        os.makedirs(shared, mode=0o700, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=shared) as cache:
-        output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache}, limit=compiler_limit_s)
-        assert output.count("compiling the adapter") == 1, output
-        check_losses(output, 2)
-        adapters = glob.glob(f"{cache}/adapter-*.so")
-        assert len(adapters) == 1, adapters
-        if shared:
-            os.replace(adapters[0], os.path.join(shared, os.path.basename(adapters[0])))
