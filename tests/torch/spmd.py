@@ -1,7 +1,6 @@
 """Runs the tests of a program on all ranks of a job, with a barrier after each: the functions test_..., in their order."""
 import os
 import re
-import sys
 import time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
