@@ -73,8 +73,8 @@ struct CtrlMsgHeader {
 /// process.
 ///
 ///  - Messages from one peer arrive in order, complete, and exactly once. A message has at most 64 MiB.
-///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts only peers on
-///    this machine, and logs that.
+///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts only peers of
+///    its user on this machine (see StoreService), and logs that.
 ///  - A peer sends its number in the handshake; its source address doesn't identify it. While a peer is connected,
 ///    another process with the same number is refused. Two processes may connect to each other at the same time.
 ///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.

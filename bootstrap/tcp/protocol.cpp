@@ -67,7 +67,7 @@ const char* name_of(FrameFault fault) noexcept {
     case FrameFault::version: return "it uses another version of this protocol";
     case FrameFault::type: return "it sent a message that isn't allowed here";
     case FrameFault::length: return "it sent a message that is longer than allowed";
-    case FrameFault::mac: return "its message isn't authentic (another HMC_SECRET?)";
+    case FrameFault::mac: return "its message isn't authentic (another HMC_SECRET, or another user without one?)";
   }
   return "unknown fault";
 }
