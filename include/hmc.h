@@ -35,7 +35,7 @@ class HMC_API Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Zeroed memory. ERROR if there isn't enough, or `addr` is null.
+  /// Zeroed memory. ERROR if the machine or the cgroup hasn't enough, or `addr` is null.
   status_t allocateBuffer(void** addr, std::size_t size);
   /// Memory that other devices and processes of this node can map, if the driver supports that; else as allocateBuffer.
   status_t allocatePeerableBuffer(void** addr, std::size_t size);

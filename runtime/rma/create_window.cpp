@@ -103,12 +103,10 @@ struct Demand {
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes, bool is_lazy) {
     // One for the segment, created or received, and one that a wire may open meanwhile.
     constexpr int descriptors = 2;
-    // Smaller parts aren't checked, because reading the system's files takes 50 us.
-    constexpr std::size_t worth_a_look = std::size_t{1} << 20;
     Demand demand;
     demand.bytes = bytes;
     demand.share = fabric.node_link->next_share();
-    if (bytes >= worth_a_look && !is_lazy) demand.room = base::available_memory();
+    if (bytes >= base::worth_a_look && !is_lazy) demand.room = base::available_memory();
     if (!base::has_descriptors(descriptors, fabric.waiter.page().segment()->fd()))
       demand.failure = "no descriptor is left for shared memory: " + base::descriptor_limit();
     return demand;
@@ -165,7 +163,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
   if (!shortage) return;
   detail.code = Code::out_of_memory;
   detail.message = *shortage;
-  detail.hint = "use less memory, use fewer ranks per machine, or raise the memory limit of this container or session";
+  detail.hint = base::memory_hint;
   throw AgreedError(std::move(detail));
 }
 

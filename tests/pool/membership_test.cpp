@@ -7,6 +7,7 @@
 
 #include "runtime/pool/membership.hpp"
 #include "tests/support/code_of.hpp"
+#include "tests/support/too_much_memory.hpp"
 
 namespace hmc::pool::test {
 namespace {
@@ -89,6 +90,20 @@ TEST(Membership, leave_ends_a_candidates_wait_for_the_former_holder_of_its_rank)
     me.leave();
     link.join();
     ASSERT_EQ(code, Code::peer_failed);  // not timeout
+  }
+}
+
+TEST(PoolLimits, parts_that_the_machine_lacks_memory_for_are_refused) {
+  const StoreService service("127.0.0.1:0");
+  const Store store = Store::connect(service.address());
+  const std::size_t bytes = hmc::test::too_much_memory();
+  for (std::size_t PoolOptions::*const part : {&PoolOptions::host_bytes, &PoolOptions::device_bytes}) {
+    PoolOptions options;
+    options.most_members = 2;
+    options.device_type = MemoryType::CPU;
+    options.name = part == &PoolOptions::host_bytes ? "host" : "device";
+    options.*part = bytes;
+    EXPECT_EQ(code_of([&] { (void)Pool::create(store, options); }), Code::out_of_memory) << options.name;
   }
 }
 
