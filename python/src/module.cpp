@@ -184,6 +184,9 @@ NB_MODULE(_core, module) {
       std::rethrow_exception(pointer);
     } catch (const hmc::Error& error) {
       raise(error);
+    } catch (const std::bad_cast&) {  // of a nb::cast whose caller has no better text
+      PyErr_SetString(PyExc_TypeError,
+                      "an argument, or an attribute or item of one, has a type that the call doesn't take");
     }
   });
   module.attr("__version__") = HMC_VERSION_STRING;

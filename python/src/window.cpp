@@ -82,11 +82,20 @@ nb::object array(WindowObject& self, nb::handle shape, nb::handle dtype, std::op
                  std::uint64_t offset) {
   const nb::object numpy = nb::module_::import_("numpy");
   const nb::object type = numpy.attr("dtype")(dtype);
+  if (nb::cast<bool>(type.attr("hasobject")))
+    throw nb::type_error("Window.array: elements of type object are pointers, which are valid in one process only");
   std::size_t bytes = nb::cast<std::size_t>(type.attr("itemsize"));
-  if (nb::isinstance<nb::int_>(shape)) {
-    bytes *= nb::cast<std::size_t>(shape);
+  const auto multiply = [&](nb::handle extent) {
+    const Py_ssize_t count = PyNumber_AsSsize_t(extent.ptr(), PyExc_ValueError);
+    if (count == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (count < 0) throw nb::value_error("Window.array: the shape has a negative extent");
+    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(count), &bytes))
+      throw nb::value_error("Window.array: the shape has more elements than memory can hold");
+  };
+  if (PyIndex_Check(shape.ptr()) != 0) {
+    multiply(shape);
   } else {
-    for (const nb::handle extent : shape) bytes *= nb::cast<std::size_t>(extent);
+    for (const nb::handle extent : shape) multiply(extent);
   }
   std::unique_ptr<Memory> memory = memory_of(self, rank, offset, bytes);
   if (memory == nullptr) return nb::none();
