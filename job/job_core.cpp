@@ -308,6 +308,7 @@ JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::En
 JobCore::~JobCore() {
   if (current_.fabric == nullptr) return;
   current_.fabric->regroup = nullptr;
+  current_.fabric->abort = nullptr;
   current_.fabric->background.stop();
   current_.fabric->background.end_all();
   // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
@@ -329,6 +330,7 @@ void JobCore::use(Parts fresh) {
   fresh.fabric->regroup = [this](rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
     return regroup(which, timeout);
   };
+  fresh.fabric->abort = [this](std::string_view text) { abort(1, text); };
   const std::lock_guard lock(mutex_);
   // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
   for (const auto& earlier : {first_, current_.bootstrap}) {
@@ -371,6 +373,7 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
     stop();
   }
   old.fabric->regroup = nullptr;
+  old.fabric->abort = nullptr;
   old.fabric->life->open = 0;
   use(std::move(fresh));
   if (old.bootstrap != first_) old.bootstrap->leave();

@@ -393,6 +393,7 @@ void Plan::release() noexcept {
   if (operation_ != nullptr && team_->collectives != nullptr && !team_->fabric().is_forked())
     static_cast<collectives::State&>(*team_->collectives).schedules().release_kept(*operation_);
   operation_ = nullptr;
+  static_cast<void>(request_.release());  // the run goes on
 }
 
 void Plan::start() {

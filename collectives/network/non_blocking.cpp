@@ -1,6 +1,9 @@
 // ScheduleTeam: non-blocking and persistent operations.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "collectives/network/schedule_team.hpp"
@@ -126,6 +129,23 @@ void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
 void ScheduleTeam::abandon(std::uint64_t) noexcept {
   const auto guard = hold();  // with the lock held, the thread isn't in a step
   if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) fail_locked(aborted);
+}
+
+void ScheduleTeam::dropped(std::uint64_t ticket, const char* call) noexcept {
+  const auto guard = hold();
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) {
+    fail_locked(aborted);
+    return;
+  }
+  const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
+  if (!failure_.ok() || operation.ticket != ticket || !operation.under_way) return;
+  try {
+    const std::string team = team_.is_world() ? "the world" : fmt::format("a team, as its rank {}", rank_);
+    const std::string what = fmt::format("{} on {} of {} ranks", operation.args().signature.text(), team, size_);
+    fail_locked(rma::abort_dropped(fabric_, what));
+  } catch (const std::exception&) {  // no memory for the text
+    fail_locked(rma::abort_dropped(fabric_, call));
+  }
 }
 
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {

@@ -53,9 +53,10 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
                      std::unique_ptr<StreamPosition> place = nullptr) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  /// Called when a request is destroyed. The collective continues, except after a peer's death or an abort: then the
+  /// Called when a request is given up. The collective continues, except after a peer's death or an abort: then the
   /// caller gets that error and frees the buffers.
   void abandon(std::uint64_t ticket) noexcept override;
+  void dropped(std::uint64_t ticket, const char* call) noexcept override;
   // Relaxed: callers only check if the count changes. test() orders the access to the data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;

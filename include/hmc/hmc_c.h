@@ -314,7 +314,7 @@ typedef struct hmc_strides {
   size_t remote_pitch;
 } hmc_strides;
 
-/* A transfer or a collective in flight: plain bytes, passed and copied by value.
+/* An operation in flight: plain bytes, passed and copied by value. Nothing detects that a request is dropped.
  * - All zeros is an empty request. A request becomes empty when its completion is reported.
  * - After hmc_window_close, a test or wait of the window's requests returns HMC_CLOSED.
  * - A request must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */

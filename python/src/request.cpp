@@ -20,6 +20,7 @@ RequestObject::~RequestObject() {
 
 void RequestObject::finish() noexcept {
   is_over = true;
+  static_cast<void>(request.release());
   arrays.clear();
 }
 
@@ -79,26 +80,39 @@ bool test(RequestObject& self) {
   return complete(self, [&] { return quick(*self.job, [&] { return self.request.test(); }); });
 }
 
-std::vector<hmc::Request> requests_of(const std::vector<RequestObject*>& objects) {
-  std::vector<hmc::Request> requests;
-  for (const RequestObject* const object : objects) {
-    if (object == nullptr) throw nb::type_error("a list of requests contains None");
-    if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
-    requests.push_back(object->is_over ? hmc::Request() : object->request);
+/// Second handles of the objects' requests, for a wait. The objects keep theirs, since other threads may use them.
+class Requests {
+ public:
+  explicit Requests(const std::vector<RequestObject*>& objects) {
+    for (const RequestObject* const object : objects) {
+      if (object == nullptr) throw nb::type_error("a list of requests contains None");
+      if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
+      requests_.push_back(object->is_over ? hmc::Request() : hmc::Request::from_raw(object->request.raw()));
+    }
   }
-  return requests;
-}
+  ~Requests() {
+    for (hmc::Request& request : requests_) static_cast<void>(request.release());
+  }
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
+  std::size_t wait_any(hmc::Timeout timeout) { return hmc::Request::wait_any(requests_, timeout); }
+  bool is_empty(std::size_t i) const { return python::is_empty(requests_[i]); }
+
+ private:
+  std::vector<hmc::Request> requests_;
+};
 
 nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
   if (objects.empty()) return nb::none();
-  std::vector<hmc::Request> requests = requests_of(objects);
+  Requests requests(objects);
   const hmc::Timeout timeout = timeout_of(seconds);
   const auto fail = [&](const auto& error_of) {  // the failed ones, and after a rank's death all, are empty now
     for (std::size_t i = 0; i < objects.size(); ++i)
-      if (!objects[i]->is_over && is_empty(requests[i])) objects[i]->fail(error_of(*objects[i]));
+      if (!objects[i]->is_over && requests.is_empty(i)) objects[i]->fail(error_of(*objects[i]));
   };
   try {
-    const std::size_t done = blocking(*objects.front()->job, [&] { return hmc::Request::wait_any(requests, timeout); });
+    const std::size_t done = blocking(*objects.front()->job, [&] { return requests.wait_any(timeout); });
     if (done == hmc::Request::none) return nb::none();
     objects[done]->finish();
     return nb::int_(done);

@@ -438,6 +438,22 @@ void Messenger::abandon(std::uint64_t ticket) noexcept {
   unshare_if_idle();
 }
 
+void Messenger::dropped(std::uint64_t ticket, const char* call) noexcept {
+  const auto guard = hold();
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
+  const Operation* const operation = failure_.ok() ? find(ticket) : nullptr;
+  if (operation == nullptr) return;
+  try {
+    const std::string peer = operation->peer != nullptr ? fmt::format("rank {}", operation->peer->world) : "any rank";
+    const std::string tag = operation->tag != any_tag ? fmt::format("tag {}", operation->tag) : "any tag";
+    const std::string what = fmt::format("{} {} {} with {} and {}{} bytes", call, operation->is_send ? "to" : "from",
+                                         peer, tag, operation->is_send ? "" : "up to ", operation->bytes);
+    fail(rma::abort_dropped(fabric_, what));
+  } catch (const std::exception&) {  // no memory for the text
+    fail(rma::abort_dropped(fabric_, call));
+  }
+}
+
 /// In a long wait for note.peer; -1: for any rank.
 Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
   if (note.activity != base::Activity::send) {

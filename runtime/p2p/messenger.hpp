@@ -89,6 +89,7 @@ class Messenger final : public rma::MessageState,
   /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use, except
   /// after a death or an abort.
   void abandon(std::uint64_t ticket) noexcept override;
+  void dropped(std::uint64_t ticket, const char* call) noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override { return in_flight_ > 0 || !busy_.empty(); }
   bool waits_for_stream() const noexcept override { return false; }

@@ -1,7 +1,11 @@
 #include "runtime/rma/fabric.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <exception>
 #include <span>
+#include <string>
 #include <thread>
 
 #include "runtime/base/interrupt.hpp"
@@ -39,6 +43,21 @@ base::Status Fabric::flush_wires(base::Activity activity) noexcept {
   if (const base::Status status = tickets.complete_sources(); !status.ok()) return status;
   has_unflushed_ = false;
   return {};
+}
+
+base::Status abort_dropped(const Fabric& fabric, std::string_view what) noexcept {
+  try {
+    const char* const unwinding = std::uncaught_exceptions() > 0 ? "; an exception unwinds the stack" : "";
+    const std::string text = fmt::format(
+        "rank {} has destroyed the request of {} in flight, so its buffers may have ended; call wait(), or abandon(){}",
+        fabric.rank, what, unwinding);
+    if (fabric.abort != nullptr) fabric.abort(text);
+  } catch (const std::exception&) {  // no memory for the text
+    if (fabric.abort != nullptr) fabric.abort("a request was destroyed in flight");
+  }
+  const base::Status aborted = fabric.waiter.page().aborted();
+  return aborted.ok() ? base::Status::failure(Code::aborted, "a request was destroyed in flight", fabric.rank)
+                      : aborted;
 }
 
 void throw_closed_runtime(const Fabric& fabric, const char* operation) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <hmc/runtime.hpp>
@@ -130,6 +131,8 @@ class Fabric {
   /// Team::shrink and Team::grow: the world of a new job; set by the job.
   enum class Regroup : std::uint8_t { shrink, grow };
   std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
+  /// As Runtime::abort; set by the job. Then the node page has the abort.
+  std::function<void(std::string_view text)> abort;
 
   WindowRegistry windows;
   std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world
@@ -163,6 +166,8 @@ class Fabric {
   progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
 };
 
+/// For a request that was destroyed in flight: ends the job, and returns the abort. `what`: the operation.
+base::Status abort_dropped(const Fabric& fabric, std::string_view what) noexcept;
 /// For a call after Runtime::close, or in a child of fork().
 [[noreturn]] void throw_closed_runtime(const Fabric& fabric, const char* operation);
 

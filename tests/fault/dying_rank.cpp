@@ -55,11 +55,11 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
     hmc::Request request = runtime.world().ibarrier();
     forever([&] { request.test(); });
   }
-  if (where == "recv") runtime.world().recv(memory.data(), 8, victim, 1);
-  if (where == "recv_part") runtime.world().recv(memory.data(), data_bytes, victim, 1);
-  if (where == "recv_any") runtime.world().recv(memory.data(), 8);
-  if (where == "send") runtime.world().send(memory.data(), data_bytes, victim, 1);
-  if (where == "irecv") runtime.world().irecv(memory.data(), 8, victim, 1).wait();
+  if (where == "recv") runtime.world().recv_bytes(memory.data(), 8, victim, 1);
+  if (where == "recv_part") runtime.world().recv_bytes(memory.data(), data_bytes, victim, 1);
+  if (where == "recv_any") runtime.world().recv_bytes(memory.data(), 8);
+  if (where == "send") runtime.world().send_bytes(memory.data(), data_bytes, victim, 1);
+  if (where == "irecv") runtime.world().irecv_bytes(memory.data(), 8, victim, 1).wait();
   if (where == "create") Window::create(runtime.world(), 4096);
   if (where == "get") forever([&] { win.get(victim, data_at, memory.data(), data_bytes); });
   if (where == "flush") {

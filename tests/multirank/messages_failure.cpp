@@ -86,17 +86,17 @@ class MessagesFailure : public testing::TestWithParam<std::tuple<int, int>> {
 };
 
 TEST_P(MessagesFailure, death_ends_recv) {
-  check_death([&](Team& world, std::byte* data) { world.recv(data, 8, last(), 1); });
+  check_death([&](Team& world, std::byte* data) { world.recv_bytes(data, 8, last(), 1); });
 }
 TEST_P(MessagesFailure, death_of_any_rank_ends_recv_from_any_source) {
-  check_death([&](Team& world, std::byte* data) { world.recv(data, 8); });
+  check_death([&](Team& world, std::byte* data) { world.recv_bytes(data, 8); });
 }
 TEST_P(MessagesFailure, death_ends_a_large_send) {
-  check_death([&](Team& world, std::byte* data) { world.send(data, large, last(), 1); });
+  check_death([&](Team& world, std::byte* data) { world.send_bytes(data, large, last(), 1); });
 }
 TEST_P(MessagesFailure, death_ends_sends_into_a_full_ring) {
   check_death([&](Team& world, std::byte* data) {
-    for (;;) world.send(data, 1000, last(), 1);
+    for (;;) world.send_bytes(data, 1000, last(), 1);
   });
 }
 TEST_P(MessagesFailure, death_ends_probe) {
@@ -104,13 +104,13 @@ TEST_P(MessagesFailure, death_ends_probe) {
 }
 TEST_P(MessagesFailure, death_ends_requests) {
   check_death([&](Team& world, std::byte* data) {
-    Request requests[] = {world.irecv(data, 8, last(), 1), world.isend(data + 8, large - 8, last(), 2)};
+    Request requests[] = {world.irecv_bytes(data, 8, last(), 1), world.isend_bytes(data + 8, large - 8, last(), 2)};
     Request::wait_all(requests);
   });
 }
 TEST_P(MessagesFailure, death_outside_of_calls_ends_requests) {
   check_death([&](Team& world, std::byte* data) {
-    Request request = world.irecv(data, 8, last(), 1);
+    Request request = world.irecv_bytes(data, 8, last(), 1);
     const base::NodePage& page = world.core()->fabric().waiter.page();
     wait_for([&] { return !page.aborted().ok(); });
     while (!request.test()) {
@@ -122,7 +122,7 @@ TEST_P(MessagesFailure, abort_ends_recv) {
   const auto met = run([&](Runtime& runtime) {
     runtime.world().barrier();
     if (runtime.rank() == last()) return runtime.abort(3, "enough");
-    runtime.world().recv(buffer(runtime), 8, last(), 1);
+    runtime.world().recv_bytes(buffer(runtime), 8, last(), 1);
   });
   for (int rank = 0; rank < last(); ++rank) {
     const auto& error = met[static_cast<std::size_t>(rank)];
@@ -139,7 +139,7 @@ TEST_P(MessagesFailure, receive_that_times_out_names_its_source_and_matches_no_l
     if (runtime.rank() != last()) {
       set_deadline(runtime, 1s);
       try {
-        world.recv(&never, 8, last(), 1);
+        world.recv_bytes(&never, 8, last(), 1);
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::timeout) << error.what();
@@ -150,9 +150,9 @@ TEST_P(MessagesFailure, receive_that_times_out_names_its_source_and_matches_no_l
     step.arrive_and_wait();
     const std::uint64_t value = 77;
     if (runtime.rank() == last()) {
-      for (int to = 0; to < last(); ++to) world.send(&value, 8, to, 1);
+      for (int to = 0; to < last(); ++to) world.send_bytes(&value, 8, to, 1);
     } else {
-      world.recv(&got, 8, last(), 1);
+      world.recv_bytes(&got, 8, last(), 1);
       EXPECT_EQ(got, value);
       EXPECT_EQ(never, 5U);
     }
@@ -169,18 +169,18 @@ TEST_P(MessagesFailure, large_send_that_times_out_fails_the_pair) {
     if (runtime.rank() == 0) {
       set_deadline(runtime, 1s);
       try {
-        world.send(buffer(runtime), large, last(), 1);
+        world.send_bytes(buffer(runtime), large, last(), 1);
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::timeout) << error.what();
         EXPECT_EQ(error.peer(), last());
       }
-      EXPECT_THROW(world.send(buffer(runtime), 8, last(), 1), Error);
+      EXPECT_THROW(world.send_bytes(buffer(runtime), 8, last(), 1), Error);
     }
     step.arrive_and_wait();
     if (runtime.rank() == last()) {
       try {
-        world.recv(buffer(runtime), large, 0, 1);
+        world.recv_bytes(buffer(runtime), large, 0, 1);
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::error) << error.what();
@@ -199,7 +199,7 @@ TEST_P(MessagesFailure, large_send_that_times_out_fails_a_receive_from_any_sourc
   run([&](Runtime& runtime) {
     Team& world = runtime.world();
     if (runtime.rank() == last()) {
-      Request request = world.irecv(into.data(), into.size(), any_source, 1);
+      Request request = world.irecv_bytes(into.data(), into.size(), any_source, 1);
       {
         const std::lock_guard guard(fabric_of(runtime).background.lock());  // its progress thread does nothing
         step.arrive_and_wait();
@@ -217,7 +217,7 @@ TEST_P(MessagesFailure, large_send_that_times_out_fails_a_receive_from_any_sourc
       step.arrive_and_wait();
       if (runtime.rank() == 0) {
         set_deadline(runtime, 1s);
-        EXPECT_THROW(world.send(huge.data(), huge.size(), last(), 1), Error);
+        EXPECT_THROW(world.send_bytes(huge.data(), huge.size(), last(), 1), Error);
         set_deadline(runtime, 60s);
       }
       step.arrive_and_wait();
@@ -234,7 +234,7 @@ TEST_P(MessagesFailure, receive_that_times_out_drops_the_rest_of_its_message) {
   run([&](Runtime& runtime) {
     Team& world = runtime.world();
     if (runtime.rank() == 0) {
-      Request sent = world.isend(huge.data(), huge.size(), last(), 1);
+      Request sent = world.isend_bytes(huge.data(), huge.size(), last(), 1);
       {
         const std::lock_guard guard(fabric_of(runtime).background.lock());  // its progress thread does nothing
         step.arrive_and_wait();
@@ -242,16 +242,16 @@ TEST_P(MessagesFailure, receive_that_times_out_drops_the_rest_of_its_message) {
       }
       sent.wait();
       const std::uint64_t value = 5;
-      world.send(&value, 8, last(), 1);
+      world.send_bytes(&value, 8, last(), 1);
     } else if (runtime.rank() == last()) {
       step.arrive_and_wait();
       set_deadline(runtime, 1s);
-      EXPECT_THROW(world.recv(into.data(), into.size(), 0, 1), Error);
+      EXPECT_THROW(world.recv_bytes(into.data(), into.size(), 0, 1), Error);
       set_deadline(runtime, 60s);
       std::ranges::fill(into, std::byte{7});
       step.arrive_and_wait();
       std::uint64_t value = 0;
-      world.recv(&value, 8, 0, 1);
+      world.recv_bytes(&value, 8, 0, 1);
       EXPECT_EQ(value, 5U);
       EXPECT_TRUE(std::ranges::all_of(into, [](std::byte each) { return each == std::byte{7}; }));
     } else {
@@ -273,7 +273,7 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
     Team& world = runtime.world();
     rma::Fabric& fabric = fabric_of(runtime);
     if (runtime.rank() == last()) {
-      const Request request = world.irecv(into.data(), into.size(), 0, 1);
+      const Request request = world.irecv_bytes(into.data(), into.size(), 0, 1);
       const std::lock_guard guard(fabric.background.lock());  // its progress thread does nothing
       const std::uint64_t before = fabric.messages->moves();
       step.arrive_and_wait();
@@ -290,7 +290,7 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
       if (runtime.rank() == 0) {
         set_deadline(runtime, 1s);
         try {
-          world.send(huge.data(), huge.size(), last(), 1);
+          world.send_bytes(huge.data(), huge.size(), last(), 1);
           ADD_FAILURE();
         } catch (const Error& error) {
           EXPECT_EQ(error.code(), Code::timeout) << error.what();
@@ -300,7 +300,7 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
       } else if (runtime.rank() == 1) {
         const auto limit = Clock::now() + 30s;
         for (std::vector<Request> sent; !is_over && Clock::now() < limit; std::this_thread::sleep_for(1ms))
-          sent.push_back(world.isend(buffer(runtime), 8, 0, 2));
+          sent.push_back(world.isend_bytes(buffer(runtime), 8, 0, 2));
         EXPECT_TRUE(is_over);
       }
     }
@@ -317,7 +317,7 @@ TEST_P(MessagesFailure, truncation_in_sendrecv_ends_its_send) {
     for (int round = 0; round < 20; ++round) {
       std::vector<std::byte> out(large, static_cast<std::byte>(runtime.rank() + round)), in(100, std::byte{0xee});
       try {
-        world.sendrecv(out.data(), large, next, round, in.data(), in.size(), previous, round);
+        world.sendrecv_bytes(out.data(), large, next, round, in.data(), in.size(), previous, round);
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), Code::mismatch) << error.what();
@@ -326,7 +326,7 @@ TEST_P(MessagesFailure, truncation_in_sendrecv_ends_its_send) {
       EXPECT_EQ(in, std::vector<std::byte>(100, std::byte{0xee}));
     }
     std::uint64_t mine = static_cast<std::uint64_t>(runtime.rank()) + 100, theirs = 0;
-    world.sendrecv(&mine, 8, next, 99, &theirs, 8, previous, 99);
+    world.sendrecv_bytes(&mine, 8, next, 99, &theirs, 8, previous, 99);
     EXPECT_EQ(theirs, static_cast<std::uint64_t>(previous) + 100);
   });
   for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
@@ -344,7 +344,7 @@ TEST_P(MessagesFailure, sends_to_a_rank_that_does_not_receive_wait) {
         for (;;) {
           const int value = sent;
           std::memcpy(buffer(runtime), &value, sizeof value);
-          world.send(buffer(runtime), 500, last(), 1);
+          world.send_bytes(buffer(runtime), 500, last(), 1);
           ++sent;
         }
       } catch (const Error& error) {
@@ -356,7 +356,7 @@ TEST_P(MessagesFailure, sends_to_a_rank_that_does_not_receive_wait) {
     if (runtime.rank() == last()) {
       for (int i = 0; i < sent; ++i) {
         int value = -1;
-        world.recv(buffer(runtime), 500, 0, 1);
+        world.recv_bytes(buffer(runtime), 500, 0, 1);
         std::memcpy(&value, buffer(runtime), sizeof value);
         EXPECT_EQ(value, i);
       }
@@ -370,7 +370,7 @@ TEST_P(MessagesFailure, receive_from_a_rank_that_closes_is_a_mismatch) {
   std::optional<Error> mismatch;
   const auto met = run([&](Runtime& runtime) {
     try {
-      if (runtime.rank() == 0) runtime.world().recv(buffer(runtime), 8, last(), 1);
+      if (runtime.rank() == 0) runtime.world().recv_bytes(buffer(runtime), 8, last(), 1);
     } catch (const Error& error) {
       mismatch.emplace(error);
     }
@@ -388,8 +388,9 @@ TEST_P(MessagesFailure, messages_progress_while_all_ranks_compute) {
     Team& world = runtime.world();
     const int next = (runtime.rank() + 1) % ranks(), previous = (runtime.rank() + last()) % ranks();
     std::vector<std::byte> out(large, static_cast<std::byte>(runtime.rank() + 1)), small(100, std::byte{9}), in(100);
-    Request requests[] = {world.irecv(buffer(runtime), large, previous, 1), world.irecv(in.data(), 100, previous, 2),
-                          world.isend(out.data(), large, next, 1), world.isend(small.data(), 100, next, 2)};
+    Request requests[] = {world.irecv_bytes(buffer(runtime), large, previous, 1),
+                          world.irecv_bytes(in.data(), 100, previous, 2), world.isend_bytes(out.data(), large, next, 1),
+                          world.isend_bytes(small.data(), 100, next, 2)};
     wait_for([&] {
       const std::lock_guard guard(fabric_of(runtime).background.lock());
       return !fabric_of(runtime).messages->goes_on();
