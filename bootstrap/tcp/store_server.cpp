@@ -231,7 +231,11 @@ void StoreServer::print_report() {
   for (const base::RankState& each : report.states)
     if (each.activity == base::Activity::computing && ++idle <= most) text += "; " + base::text_of(each);
   if (idle > most) text += fmt::format("; and {} more", idle - most);
-  if (idle == 0) text += "; all ranks are in HMC's calls";
+  const std::string cycle = base::text_of_deadlock(report.states, report.message.waited_ms);
+  if (!cycle.empty())
+    text += "; " + cycle;
+  else if (idle == 0)
+    text += "; all ranks are in HMC's calls";
   base::Log(base::LogLevel::warn, report.message.rank).warn("{}", text);
 }
 

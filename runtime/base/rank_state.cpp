@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
@@ -79,6 +83,42 @@ std::string text_of(const RankState& state, const char* word) {
   if (state.pid == 0) return fmt::format("{} {} doesn't answer", word, state.rank);
   return fmt::format("{} {} (host {}, pid {}{}) is {}", word, state.rank, state.host, state.pid,
                      state.is_stopped ? ", stopped" : "", activity_text(state));
+}
+
+std::string text_of_deadlock(std::span<const RankState> states, std::uint64_t waited_ms) {
+  // A rank waits for at most one other. In a collective two ranks may wait for each other's bytes, which are on the
+  // way. A message that arrives in pieces has no awaited rank: see Messenger::look.
+  std::map<std::int32_t, const RankState*> waiting;
+  for (const RankState& each : states) {
+    const bool is_long =
+        each.for_ns / 1'000'000 >= static_cast<std::int64_t>(std::min<std::uint64_t>(waited_ms, INT32_MAX) / 2);
+    if (each.pid > 0 && each.peer >= 0 && each.activity > Activity::starting && is_long && !each.is_stopped &&
+        !each.is_regrouped)
+      waiting.emplace(each.rank, &each);
+  }
+  const auto is_message = [](const RankState& each) {
+    return each.activity == Activity::send || each.activity == Activity::recv || each.activity == Activity::probe;
+  };
+  std::set<std::int32_t> seen;
+  for (const auto& start : waiting) {
+    std::vector<const RankState*> chain;
+    std::int32_t rank = start.first;
+    for (auto next = waiting.find(rank); next != waiting.end() && seen.insert(rank).second; next = waiting.find(rank)) {
+      chain.push_back(next->second);
+      rank = next->second->peer;
+    }
+    const auto circle = std::ranges::find(chain, rank, &RankState::rank);
+    if (std::none_of(circle, chain.end(), [&](const RankState* each) { return is_message(*each); })) continue;
+    constexpr std::ptrdiff_t most = 8;
+    std::string text;
+    for (auto each = circle; each != chain.end() && each - circle < most; ++each)
+      fmt::format_to(std::back_inserter(text), "{}rank {} in {} waits for {}", text.empty() ? "deadlock: " : ", ",
+                     (*each)->rank, name_of((*each)->activity),
+                     (*each)->peer == (*each)->rank ? "itself" : fmt::format("rank {}", (*each)->peer));
+    if (chain.end() - circle > most) text += fmt::format(", and {} more", chain.end() - circle - most);
+    return text;
+  }
+  return {};
 }
 
 bool is_stopped(pid_t pid) {

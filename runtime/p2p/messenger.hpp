@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <hmc/message.hpp>
@@ -66,6 +67,7 @@ class Messenger final : public rma::MessageState,
   ~Messenger() override;
   /// Waits until no peer needs this rank, then ends the operations in flight. Before the world's barrier of the close.
   void close() override;
+  void report_unreceived() noexcept override;
 
   // ---- the calls. The arguments are checked. Throw Error.
   void send(const Call& call);
@@ -222,12 +224,16 @@ class Messenger final : public rma::MessageState,
   Operation& start_send(const Call& call);
   Operation& start_receive(const Call& call, MessageStatus* status);
   Operation* find(std::uint64_t ticket) const noexcept;
+  std::string text_of_unmatched();
+  bool is_stuck(const Peer* only, const rma::TeamCore& team) const noexcept;
+  base::Status complete_puts() noexcept;
   void finish(Operation& operation, const base::Status& status) noexcept;
   void release(Operation& operation) noexcept;
   void cancel(Operation& operation) noexcept;
   MessageStatus wait_for(const Call& call, Operation& operation);
   Request leave_in_flight(Operation& operation, const Call& call);
   [[noreturn]] void throw_error(const base::Status& status, const char* name, int world, std::size_t bytes);
+  [[noreturn]] void throw_stuck(const Call& call);
   bool receive_at_once(const Call& call, Peer* from, MessageStatus& status);
   void end_send(std::uint64_t ticket, Request& sent) noexcept;
 
@@ -270,6 +276,9 @@ class Messenger final : public rma::MessageState,
   };
   Failed failed_;
   bool threw_truncation_ = false;  // the last error that was thrown
+  bool is_closed_ = false;         // by close(), without a failure
+  std::uint64_t moves_seen_ = 0;   // in long waits
+  std::int64_t moved_at_ = 0;
   int closing_peer_ = -1;
   std::int64_t closing_since_ = 0;
 };

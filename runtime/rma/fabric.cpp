@@ -117,6 +117,7 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
     const std::string state = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!state.empty()) detail.message += "; " + state;
   }
+  if (!call.more.empty()) detail.message.append("; ").append(call.more);
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";
   throw Error(std::move(detail));

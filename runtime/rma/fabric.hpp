@@ -178,6 +178,7 @@ struct CallSite {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   bool has_extent = false;
+  std::string_view more = {};  ///< a further clause of the text
 };
 [[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
 /// As throw_status, for a failure that isn't the effect of a rank's death.

@@ -152,6 +152,17 @@ class Members(LauncherTest):
                         pass
                     self.assertEqual(job.finish()[0], 0)
 
+    def test_a_circle_of_waits_is_reported_as_a_deadlock(self):
+        for layout in self.layouts:
+            with Job("-np", "3", *layout, APP, "circle", env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
+                # The first report may come before all ranks have waited for half of its time.
+                reports = [job.process.stderr.readline()]
+                while "deadlock" not in reports[-1] and len(reports) < 4:
+                    reports.append(job.process.stderr.readline())
+                self.assertRegex(reports[-1], r"warn: recv has waited for [\d.]+ s for rank \d; deadlock: rank 0 in recv waits "
+                                              r"for rank 1, rank 1 in recv waits for rank 2, rank 2 in recv waits for rank 0",
+                                 reports)
+
     def test_a_long_start_is_reported_and_goes_on(self):
         with tempfile.TemporaryDirectory() as place:
             gate = os.path.join(place, "gate")

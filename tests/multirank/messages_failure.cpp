@@ -273,8 +273,8 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
     Team& world = runtime.world();
     rma::Fabric& fabric = fabric_of(runtime);
     if (runtime.rank() == last()) {
-      const Request request = world.irecv_bytes(into.data(), into.size(), 0, 1);
-      const std::lock_guard guard(fabric.background.lock());  // its progress thread does nothing
+      Request request = world.irecv_bytes(into.data(), into.size(), 0, 1);
+      std::unique_lock guard(fabric.background.lock());  // its progress thread does nothing
       const std::uint64_t before = fabric.messages->moves();
       step.arrive_and_wait();
       wait_for([&] {
@@ -285,6 +285,8 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
         for (const auto& wire : fabric.wires) wire->progress();
         return is_over.load();
       });
+      guard.unlock();
+      request.abandon();
     } else {
       step.arrive_and_wait();
       if (runtime.rank() == 0) {
@@ -299,9 +301,11 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
         set_deadline(runtime, 60s);
       } else if (runtime.rank() == 1) {
         const auto limit = Clock::now() + 30s;
-        for (std::vector<Request> sent; !is_over && Clock::now() < limit; std::this_thread::sleep_for(1ms))
+        std::vector<Request> sent;
+        for (; !is_over && Clock::now() < limit; std::this_thread::sleep_for(1ms))
           sent.push_back(world.isend_bytes(buffer(runtime), 8, 0, 2));
         EXPECT_TRUE(is_over);
+        for (Request& request : sent) request.abandon();
       }
     }
     step.arrive_and_wait();
@@ -379,6 +383,147 @@ TEST_P(MessagesFailure, receive_from_a_rank_that_closes_is_a_mismatch) {
   ASSERT_TRUE(mismatch.has_value());
   EXPECT_EQ(mismatch->code(), Code::mismatch) << mismatch->what();
   EXPECT_EQ(mismatch->peer(), last());
+  for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+// The error names what has arrived instead. Without a receive it is a warning of the close.
+TEST_P(MessagesFailure, receive_with_a_wrong_tag_names_the_messages_that_have_arrived) {
+  std::string text;
+  testing::internal::CaptureStderr();
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    const std::vector<std::byte> sent(12), more(large);
+    Request second;
+    if (runtime.rank() == last()) {
+      world.send(sent, 0, 7);
+      second = world.isend(more, 0, 8);
+    }
+    world.barrier();
+    if (runtime.rank() == 0) {
+      set_deadline(runtime, 1s);
+      try {
+        world.recv_bytes(buffer(runtime), 8, last(), 1);
+      } catch (const Error& error) {
+        text = error.what();
+      }
+      set_deadline(runtime, 60s);
+      world.recv_bytes(buffer(runtime), large, last(), 8);
+    }
+    second.wait();
+    runtime.close();
+  });
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  const std::string from = " from rank " + std::to_string(last());
+  EXPECT_NE(text.find("12 bytes with tag 7" + from), std::string::npos) << text;
+  EXPECT_NE(text.find("400000 bytes with tag 8" + from), std::string::npos) << text;
+  EXPECT_NE(warnings.find("rank 0 hasn't received 1 message: 12 bytes with tag 7" + from + "\n"), std::string::npos)
+      << warnings;
+  for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+TEST_P(MessagesFailure, close_after_an_abort_reports_no_messages) {
+  testing::internal::CaptureStderr();
+  run([&](Runtime& runtime) {
+    const std::vector<std::byte> sent(12);
+    if (runtime.rank() == last()) runtime.world().send(sent, 0, 7);
+    runtime.world().barrier();
+    if (runtime.rank() == last()) runtime.abort(1, "enough");
+    EXPECT_THROW(runtime.close(), Error);
+  });
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(warnings.find("hasn't received"), std::string::npos) << warnings;
+}
+
+// Only this thread may call the Runtime, so nobody can send what it waits for.
+TEST_P(MessagesFailure, wait_for_oneself_that_can_not_end_is_an_error_at_once) {
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    const int me = runtime.rank();
+    const auto check = [&](const char* text, const auto& call) {
+      try {
+        call();
+        ADD_FAILURE() << text;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+        EXPECT_EQ(error.peer(), me) << error.what();
+        EXPECT_NE(error.detail().message.find(text), std::string::npos) << error.what();
+      }
+    };
+    check("has sent none", [&] { world.recv_bytes(buffer(runtime), 8, me, 1); });
+    check("has sent none", [&] { world.probe(me, 1); });
+    std::vector<std::byte> huge(16 << 20), into(huge.size());
+    check("has posted no receive", [&] { world.send(huge, me, 2); });
+    Team other = world.duplicate();
+    Request sent = other.isend(huge, me, 3);
+    check("16777216 bytes with tag 3 from rank", [&] { other.recv(into, me, 4); });
+    other.recv(into, me, 3);
+    sent.wait();
+    EXPECT_EQ(other.sendrecv(huge, me, 5, into, me, 5).tag, 5);
+  });
+  for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
+}
+
+// Its buffer ends with it, and the operation uses the buffer.
+TEST_P(MessagesFailure, request_dropped_in_flight_ends_the_job) {
+  using Drop = std::function<void(Team&, std::vector<std::byte>&)>;
+  const std::string peer = std::to_string(last());
+  const std::pair<std::string, Drop> drops[] = {
+      {"isend to rank " + peer + " with tag 7 and 16777216 bytes",
+       [&](Team& world, auto& data) { const Request dropped = world.isend(data, last(), 7); }},
+      {"irecv from rank " + peer + " with any tag and up to 16777216 bytes",
+       [&](Team& world, auto& data) { const Request dropped = world.irecv(data, last()); }},
+      {"irecv from any rank with tag 9 and up to 16777216 bytes",
+       [&](Team& world, auto& data) {
+         Request dropped = world.irecv(data, any_source, 9);
+         dropped = Request();
+       }},
+      {"iallreduce(16777216 x u8, sum) on the world of " + std::to_string(ranks()) + " ranks",
+       [&](Team& world, auto& data) {
+         const std::span values(reinterpret_cast<std::uint8_t*>(data.data()), data.size());
+         const Request dropped = world.iallreduce(values, values, sum);
+       }},
+  };
+  for (const auto& [text, drop] : drops) {
+    std::atomic<bool> is_dropped{false};
+    const auto met = run([&](Runtime& runtime) {
+      Team& world = runtime.world();
+      if (runtime.rank() == 0) {
+        std::vector<std::byte> data(16 << 20);
+        drop(world, data);
+        is_dropped = true;
+      } else {
+        wait_for([&] { return is_dropped.load(); });
+      }
+      world.recv_bytes(buffer(runtime), 8, (runtime.rank() + 1) % ranks(), 99);  // nobody sends
+    });
+    for (const auto& error : met) {
+      ASSERT_TRUE(error.has_value()) << text;
+      EXPECT_EQ(error->code(), Code::aborted) << error->what();
+      EXPECT_NE(error->detail().message.find("rank 0 has destroyed the request of " + text + " in flight"),
+                std::string::npos)
+          << error->what();
+    }
+  }
+}
+
+TEST_P(MessagesFailure, request_of_a_complete_operation_may_be_dropped) {
+  const auto met = run([&](Runtime& runtime) {
+    Team& world = runtime.world();
+    std::vector<std::byte> out(large, std::byte{5}), in(large);
+    {
+      const int next = (runtime.rank() + 1) % ranks(), previous = (runtime.rank() + last()) % ranks();
+      const Request received = world.irecv(in, previous, 1), sent = world.isend(out, next, 1);
+      wait_for([&] {
+        const std::lock_guard guard(fabric_of(runtime).background.lock());
+        return !fabric_of(runtime).messages->goes_on();
+      });
+    }
+    EXPECT_EQ(in, out);
+    Request abandoned = world.irecv(in, last(), 2);
+    abandoned.abandon();
+    world.barrier();
+    runtime.close();
+  });
   for (const auto& error : met) EXPECT_FALSE(error.has_value()) << error->what();
 }
 
