@@ -47,7 +47,7 @@ hmc::MessageStatus sendrecv(TeamObject& self, nb::handle array, int destination,
     throw nb::value_error("sendrecv: array and out overlap");
   return blocking(*self.job, [&] {
     return self.team.sendrecv_bytes(from.data(), from.bytes(), destination, send_tag, into.data(), into.bytes(), source,
-                              receive_tag);
+                                    receive_tag);
   });
 }
 
@@ -115,9 +115,8 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
           "recv", recv, array, source, wanted_tag,
           "Receive a message of at most the array's bytes, and return its MessageStatus.\n\nIt is the first message of "
           "its source that matches. A longer message than the array is hmc.Mismatch, and is dropped. After hmc.Timeout "
-          "or Ctrl-C the receive is cancelled, and may be repeated.\n\nOther threads' calls on the Runtime wait until "
-          "it returns, sends too. A thread that receives while others send uses irecv, and polls test() with short "
-          "sleeps.")
+          "or Ctrl-C the receive is cancelled, and may be repeated.\n\nWhile it waits, other threads may send and "
+          "receive.")
       .def("isend", isend, array, destination, tag,
            "Non-blocking send. The array is in use until the Request is complete.")
       .def("irecv", irecv, array, source, wanted_tag,
@@ -147,8 +146,8 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
             return blocking(*self.job, [&] { return self.team.probe(from, with); });
           },
           source, wanted_tag,
-          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.\n\nOther "
-          "threads' calls on the Runtime wait until it returns: with several threads, poll iprobe().")
+          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.\n\nWith "
+          "several threads another one may receive the message first.")
       .def("iprobe", iprobe, source, wanted_tag,
            nb::sig("def iprobe(self, source: int = -1, tag: int = -1) -> MessageStatus | None"),
            "As probe, without waiting: None if there is no such message.")

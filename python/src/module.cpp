@@ -35,7 +35,7 @@ nb::object world_of(RuntimeObject& self) {
 }
 
 void close(RuntimeObject& self) {
-  blocking(*self.job, [&] { self.job->runtime.close(); });
+  blocking(*self.job, Among::none, [&] { self.job->runtime.close(); });
   self.job->drop_abandoned();
 }
 
@@ -187,7 +187,7 @@ NB_MODULE(_core, module) {
     }
   });
   module.attr("__version__") = HMC_VERSION_STRING;
-  watch_signals();
+  watch_waits();
   define_enums(module);
   define_requests(module);
   define_team(module);

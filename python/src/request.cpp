@@ -1,6 +1,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "python/src/objects.hpp"
 
 namespace hmc::python {
@@ -65,8 +69,33 @@ template <typename Function> bool complete(RequestObject& self, const Function& 
   return true;
 }
 
+/// A thread waits for these requests. Meanwhile they are in flight for test(), and a second wait comes after it.
+/// Created and destroyed with the GIL.
+class InUse {
+ public:
+  explicit InUse(const std::vector<RequestObject*>& objects) : objects_(objects) {
+    while (std::ranges::any_of(objects_, &RequestObject::is_waited_for)) {
+      {
+        const nb::gil_scoped_release unlocked;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    for (RequestObject* const object : objects_) object->is_waited_for = true;
+  }
+  ~InUse() {
+    for (RequestObject* const object : objects_) object->is_waited_for = false;
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  std::vector<RequestObject*> objects_;
+};
+
 nb::object wait(RequestObject& self, std::optional<double> seconds) {
   const hmc::Timeout timeout = timeout_of(seconds);
+  const InUse in_use({&self});
   complete(self, [&] {
     blocking(*self.job, [&] { self.request.wait(timeout); });
     return true;
@@ -77,6 +106,7 @@ nb::object wait(RequestObject& self, std::optional<double> seconds) {
 }
 
 bool test(RequestObject& self) {
+  if (self.is_waited_for) return false;
   return complete(self, [&] { return quick(*self.job, [&] { return self.request.test(); }); });
 }
 
@@ -85,7 +115,6 @@ class Requests {
  public:
   explicit Requests(const std::vector<RequestObject*>& objects) {
     for (const RequestObject* const object : objects) {
-      if (object == nullptr) throw nb::type_error("a list of requests contains None");
       if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
       requests_.push_back(object->is_over ? hmc::Request() : hmc::Request::from_raw(object->request.raw()));
     }
@@ -105,6 +134,9 @@ class Requests {
 
 nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
   if (objects.empty()) return nb::none();
+  for (const RequestObject* const object : objects)
+    if (object == nullptr) throw nb::type_error("a list of requests contains None");
+  const InUse in_use(objects);
   Requests requests(objects);
   const hmc::Timeout timeout = timeout_of(seconds);
   const auto fail = [&](const auto& error_of) {  // the failed ones, and after a rank's death all, are empty now
@@ -164,7 +196,7 @@ void define_requests(nb::module_& module) {
       .def(
           "start",
           [](PlanObject& self) {
-            blocking(*self.job, [&] { self.plan.start(); });
+            blocking(*self.job, Among::others, [&] { self.plan.start(); });
             self.is_running = true;
           },
           "Start a run. The previous one must be complete.")

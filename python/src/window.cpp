@@ -73,7 +73,7 @@ std::size_t size_of_part(nb::handle object) {
 }
 
 void close(WindowObject& self) {
-  blocking(*self.job, [&] { self.window.close(); });
+  blocking(*self.job, Among::none, [&] { self.window.close(); });
   self.own.reset();
 }
 
@@ -306,7 +306,8 @@ void define_window(nb::module_& module) {
           "__init__",
           [](WindowObject* self, TeamObject& team, nb::handle size) {
             const std::size_t bytes = size_of_part(size);
-            hmc::Window made = blocking(*team.job, [&] { return hmc::Window::create(team.team, bytes); });
+            hmc::Window made =
+                blocking(*team.job, Among::others, [&] { return hmc::Window::create(team.team, bytes); });
             new (self) WindowObject(team.job, std::move(made), team.team);
           },
           nb::arg("team"), nb::arg("nbytes"), nb::sig("def __init__(self, team: Team, nbytes: int) -> None"),
@@ -318,7 +319,7 @@ void define_window(nb::module_& module) {
             const std::size_t bytes = array.bytes();
             std::shared_ptr<std::byte> owner = owner_of(std::move(array));
             const bool is_host = hmc::detail::is_host_accessible(hmc::Place::of(owner.get()));
-            hmc::Window made = blocking(*team.job, [&] {
+            hmc::Window made = blocking(*team.job, Among::others, [&] {
               return hmc::Window::create(team.team, hmc::ConnBuffer::borrow(owner.get(), bytes, owner));
             });
             new (self) WindowObject(team.job, std::move(made), team.team);
@@ -413,7 +414,7 @@ void define_window(nb::module_& module) {
       .def(
           "rebind",
           [](WindowObject& self, TeamObject& team) {
-            blocking(*self.job, [&] { self.window.rebind(team.team); });
+            blocking(*self.job, Among::none, [&] { self.window.rebind(team.team); });
             self.look_at(team.team);
           },
           nb::arg("team"), "Collective, after Team.shrink or Team.grow: expose the same memory to this team.")
