@@ -1,5 +1,6 @@
 // Teams other than the world: their members, and every collective on them.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -252,6 +253,29 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
   }
   column.close();
   row.close();
+}
+
+// With latency, the question of a long wait arrives after the call is complete and the peer has dropped the team. Here
+// the peer drops the team without the call, so that the question is late on a fast network too.
+HMC_SPMD_TEST(Teams, question_to_a_rank_that_dropped_the_team_is_ignored) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  Team& world = me.runtime->world();
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(me.size));
+  hmc::Request request;
+  Team team = world.duplicate();
+  const std::uint64_t mine = 1;
+  if (me.rank == 0) {
+    request = team.igather(&mine, all.data(), 8, 0);  // the root only receives
+  } else {
+    team = Team();
+  }
+  world.barrier();
+  if (me.rank == 0) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);  // the question comes after 2 ms
+    while (std::chrono::steady_clock::now() < end) HMC_CHECK(!request.test());
+  }
+  for (int round = 0; round < 3; ++round) world.barrier();  // reports refused puts
+  use(me, world);
 }
 
 HMC_SPMD_TEST(Teams, close_completes_calls_in_flight) {
