@@ -43,8 +43,9 @@ std::string Signature::text() const {
   };
   switch (kind()) {
     case Kind::setup:
-      return setup() == base::SetupCall::window_close ? fmt::format("Window::close of window {}", count)
-                                                      : base::name_of(setup());
+      if (setup() == base::SetupCall::window_close || setup() == base::SetupCall::context)
+        return fmt::format("{} of window {}", base::name_of(setup()), count);
+      return base::name_of(setup());
     case Kind::none:
     case Kind::barrier: return name;
     case Kind::alltoall:

@@ -71,10 +71,10 @@ class Signature {
                 element >> 18 & 31U)
         .irregular();
   }
-  /// A step in the creation or close of an object. `form`: the collective of this step. `count`: the length of the
-  /// data; in a barrier, the id of the window that is closed.
-  static constexpr Signature make(base::SetupCall what, std::uint64_t count, int form = 0) {
-    return make(Kind::setup, count, form, DType::u8, static_cast<unsigned>(what));
+  /// A step in the creation or close of an object. `form`: the collective of this step. `number`: the id of the window
+  /// that is closed or gets a context; else 0.
+  static constexpr Signature make(base::SetupCall what, std::uint64_t number, int form = 0) {
+    return make(Kind::setup, number, form, DType::u8, static_cast<unsigned>(what));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }

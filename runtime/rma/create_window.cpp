@@ -33,7 +33,8 @@ base::Bytes encode(const Description& description) {
   base::ByteWriter out;
   out.number(description.failure.code).number(description.failure.peer);
   out.text(description.failure.message).text(description.failure.hint);
-  out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
+  out.number(description.bytes).number(description.next_id).number(description.rebound);
+  out.number(static_cast<std::uint32_t>(description.keys.size()));
   for (const auto& [wire, key] : description.keys) out.text(wire).blob(key);
   out.number(static_cast<std::uint8_t>(description.has_device_atomics));
   out.blob(description.device).number(description.share).number(static_cast<std::uint32_t>(description.helpers.size()));
@@ -50,6 +51,7 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   description.failure.hint = in.text();
   description.bytes = in.number<std::uint64_t>();
   description.next_id = in.number<std::uint64_t>();
+  description.rebound = in.number<std::uint64_t>();
   const auto keys = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < keys && in.ok(); ++i) {
     std::string wire = in.text();
@@ -88,6 +90,26 @@ void throw_first_cause(const std::vector<Description>& ranks, const TeamCore& te
   if (detail.code != Code::peer_failed && detail.code != Code::aborted)
     detail.peer = team.world_rank(static_cast<int>(cause - ranks.begin()));
   throw Error(std::move(detail));
+}
+
+/// The lineage of the window that the ranks rebind; 0: all ranks create one. All ranks use the same data.
+std::uint64_t agreed_lineage(const std::vector<Description>& ranks, const TeamCore& team) {
+  const auto rebinds = [](const Description& one) { return one.rebound != 0; };
+  const auto first = std::ranges::find_if(ranks, rebinds);
+  if (first == ranks.end()) return 0;
+  const auto other = std::find_if(
+      first, ranks.end(), [&](const Description& one) { return rebinds(one) && one.rebound != first->rebound; });
+  if (other == ranks.end()) return first->rebound;
+  const auto world = [&](auto rank) { return team.world_rank(static_cast<int>(rank - ranks.begin())); };
+  ErrorDetail detail;
+  detail.code = Code::mismatch;
+  detail.operation = team.fabric().operation.name();
+  detail.rank = team.fabric().rank;
+  detail.peer = world(other);
+  detail.message = fmt::format("rank {} rebinds window {}, rank {} rebinds window {}", world(first), first->rebound - 1,
+                               world(other), other->rebound - 1);
+  detail.hint = "every rank rebinds its windows in the same order";
+  throw AgreedError(std::move(detail));
 }
 
 /// The size of a rank's part, and the memory and descriptors available to that rank. All ranks exchange their demands
@@ -301,7 +323,8 @@ std::shared_ptr<WindowCore> create_window(TeamCore& team, std::size_t bytes, Win
 }
 
 std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                               std::exception_ptr failure, WindowCore::Role role) {
+                                               std::exception_ptr failure, WindowCore::Role role,
+                                               std::uint64_t rebound) {
   Fabric& fabric = team.fabric();
   const OperationScope user(fabric, "Window::create", base::SetupCall::window_over);
   if (role == WindowCore::Role::user) memory::look_for_devices();
@@ -311,6 +334,7 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
   // First round: the properties of all parts, and the keys by which peers access them.
   Description mine;
   mine.next_id = fabric.windows.proposed_id();
+  mine.rebound = rebound;
   mine.share = fabric.node_link->next_share();
   try {
     if (allocation == nullptr) std::rethrow_exception(failure);
@@ -340,6 +364,8 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
   for (const Description& rank : ranks) core->id_ = std::max(core->id_, rank.next_id);
   fabric.windows.take_id(core->id_);
   throw_first_cause(ranks, team);
+  const std::uint64_t lineage = agreed_lineage(ranks, team);
+  core->lineage_ = lineage != 0 ? lineage : core->id_ + 1;
 
   // Second round: if a rank can't connect to a peer, creation fails on all ranks. A peer may wait for this rank until
   // its own deadline before it enters this round.
