@@ -24,10 +24,8 @@ const char* name_of(Kind kind) noexcept {
 }
 
 std::string Signature::text_of_elements() const {
-  const std::uint64_t largest = word_ & 0xffffffffU;
   const std::uint64_t element = ((word_ >> 32) & root_mask) | ((word_ >> 54) & 31U) << 13 | ((word_ >> 49) & 31U) << 18;
-  const bool says_largest = (word_ & non_blocking_bit) != 0;
-  return fmt::format("elements of {} bytes{}", element, says_largest ? fmt::format(", at most {}", largest) : "");
+  return fmt::format("elements of {} bytes", element);
 }
 
 std::string Signature::text() const {

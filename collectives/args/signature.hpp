@@ -63,12 +63,11 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
-  /// In alltoallv the counts differ between ranks. Only the element size and, if the callers pass it, the largest count
-  /// are equal on all ranks. Bits of the element size above 23 are folded into the count like bits of a root above 13.
-  static constexpr Signature alltoallv(std::uint32_t element, std::uint64_t largest = 0) {
+  /// In alltoallv the counts differ between ranks, and the call itself compares them. Only the element size is in the
+  /// word. Its bits above 23 are folded into the count like bits of a root above 13.
+  static constexpr Signature alltoallv(std::uint32_t element) {
     const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
-    return make(Kind::alltoall, largest, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
-                element >> 18 & 31U)
+    return make(Kind::alltoall, 0, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U), element >> 18 & 31U)
         .irregular();
   }
   /// A step in the creation or close of an object. `form`: the collective of this step. `number`: the id of the window

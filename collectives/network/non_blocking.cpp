@@ -107,12 +107,15 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   return failure_.ok() ? Status::in_progress() : failure_.status();
 }
 
-/// Two failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, and an output that
-/// couldn't be copied to this rank's device. Called outside of the waiter's loop over its progress sources.
+/// Three failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, a wrong `largest`
+/// of one, and an output that couldn't be copied to this rank's device. Called outside of the waiter's loop over its
+/// progress sources.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
   if (active_.empty()) unshare();
   count_mismatch_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
+  wrong_largest_ = operation.wrong_largest_ticket == ticket ? &operation : nullptr;
   if (count_mismatch_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
+  if (wrong_largest_ != nullptr) return Status::failure(Code::invalid_argument, "`largest` is wrong");
   return operation.lost_ticket == ticket ? operation.lost : Status{};
 }
 
@@ -131,6 +134,8 @@ void ScheduleTeam::abandon(std::uint64_t) noexcept {
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
   if (const Operation* const met = std::exchange(count_mismatch_, nullptr))
     throw count_mismatch_error(team_, operation, met->count_mismatch, met->my_count_mismatch());
+  if (const Operation* const met = std::exchange(wrong_largest_, nullptr))
+    throw wrong_largest_error(team_, operation, met->counts());
   throw_error(status, operation);
 }
 

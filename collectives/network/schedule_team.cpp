@@ -271,6 +271,7 @@ int ScheduleTeam::step(By who) noexcept {
     operation.outcome = status;
     operation.drop_plan();
     if (!status.ok()) {
+      if (operation.has_different_turns()) different_largest_ = operation.counts();
       fail_locked(status, operation.call_number);
       break;
     }
@@ -389,7 +390,8 @@ const Status& ScheduleTeam::fail_locked(const Status& status, std::uint64_t call
   }
   failure_.record(status, report_on(call != 0 ? call : oldest_call()), alarm);
   for (Operation* const operation : active_) operation->abandon();
-  if (!is_of_the_job) failure_.publish();
+  // Different values of `largest` fail every rank at the same step: no report is needed.
+  if (!is_of_the_job && !different_largest_) failure_.publish();
   return failure_.status();
 }
 
@@ -480,6 +482,7 @@ bool ScheduleTeam::is_closing(int world_rank) noexcept {
 }
 
 void ScheduleTeam::throw_error(const Status& status, const char* operation, std::size_t bytes) {
+  if (different_largest_) throw wrong_largest_error(team_, operation, *different_largest_);
   const Status cause = failure().ok() ? status : explain();
   if (cause.code != Code::mismatch)
     if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause.peer)) try {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -165,7 +166,9 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
-  const Operation* count_mismatch_ = nullptr;  // the operation whose mismatch a test has just reported
+  const Operation* count_mismatch_ = nullptr;       // the operation whose mismatch a test has just reported
+  const Operation* wrong_largest_ = nullptr;        // likewise, of a `largest`
+  std::optional<StartedCounts> different_largest_;  // the cause of the team's failure
   bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;

@@ -562,7 +562,9 @@ HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t
  * - The runtime's progress thread executes collectives while the rank computes. HMC_PROGRESS=caller: there is no
  *   progress thread, and collectives progress only while the rank waits or tests.
  * - Only the caller's thread calls a user-defined reduction, in its waits and tests.
- * - hmc_ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. */
+ * - hmc_ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. If it is too
+ *   small or differs, every rank gets an error that names the right value: HMC_INVALID_ARGUMENT, or HMC_MISMATCH if it
+ *   differs. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);

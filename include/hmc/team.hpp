@@ -238,7 +238,10 @@ class HMC_API Team {
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
   //  - Buffers stay in use until completion. Counts and displacements may be reused when the call returns.
   //  - Unlike barrier, ibarrier doesn't complete earlier puts: call flush first.
-  //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
+  //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. Its request (of
+  //    plan_alltoallv: each run) throws on every rank, names the right value, and moves nothing if `largest` is too
+  //    small (invalid_argument) or differs between ranks (mismatch). The team stays usable, unless the values differ by
+  //    so much that the ranks would cut the call into different numbers of pieces.
   //
   // Device memory is staged through host memory:
   //  - The input is copied before the call (for a plan: start) returns. If the copy fails, the call fails on all ranks.

@@ -498,7 +498,7 @@ void define_collectives(nb::class_<TeamObject>& team) {
       team,
       "alltoall with a count per rank in each direction, in elements.\n\nlargest: for ialltoallv and plan_alltoallv "
       "the "
-      "largest count that any two ranks exchange, the same on every rank.",
+      "largest count that any two ranks exchange, the same on every rank. The error for another value names it.",
       array, counts, nb::arg("out"), nb::arg("receive_counts"), displacements,
       nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
   collective<Reduce, H, H, H, int, H, bool>(team, "Combine the arrays of all ranks into the root's `out`.", array, out,
