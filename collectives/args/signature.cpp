@@ -19,6 +19,7 @@ const char* name_of(Kind kind) noexcept {
     case Kind::scan: return "scan";
     case Kind::exscan: return "exscan";
     case Kind::setup: return base::name_of(base::SetupCall::other);
+    case Kind::plan: return "Plan::start";
   }
   return "unknown";
 }
@@ -44,6 +45,9 @@ std::string Signature::text() const {
       if (setup() == base::SetupCall::window_close || setup() == base::SetupCall::context)
         return fmt::format("{} of window {}", base::name_of(setup()), count);
       return base::name_of(setup());
+    case Kind::plan:
+      return fmt::format("{} of plan {} ({}{})", name_of(kind()), count, name_of(static_cast<Kind>(op)),
+                         irregular ? "v" : "");
     case Kind::none:
     case Kind::barrier: return name;
     case Kind::alltoall:

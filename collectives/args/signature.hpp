@@ -25,6 +25,7 @@ enum class Kind : std::uint8_t {
   scan,
   exscan,
   setup,  ///< a step of the creation or close of a team or window
+  plan,   ///< start of a plan; the plan's collective follows as the next call
 };
 const char* name_of(Kind kind) noexcept;
 /// The activity that a wait in such a call publishes. Inline, because every wait uses it.
@@ -75,6 +76,12 @@ class Signature {
   static constexpr Signature make(base::SetupCall what, std::uint64_t number, int form = 0) {
     return make(Kind::setup, number, form, DType::u8, static_cast<unsigned>(what));
   }
+  /// The start of a plan. `number`: counts the team's plans in the order of their creation. Plans with equal arguments
+  /// differ in it, and a started plan differs from a non-blocking call.
+  static constexpr Signature plan_start(std::uint64_t number, Signature collective) {
+    const Signature start = make(Kind::plan, number, 0, DType::u8, static_cast<unsigned>(collective.kind()));
+    return Signature(start.word_ | (collective.word_ & irregular_bit));
+  }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
   /// Options of a reduction. `deterministic`: the result is bit-identical for every layout. Not `commutative`:
@@ -91,7 +98,8 @@ class Signature {
     return static_cast<base::SetupCall>(static_cast<unsigned>(word_ >> 49) & 31U);
   }
   /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)",
-  /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)".
+  /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)",
+  /// "Plan::start of plan 2 (allreduce)".
   std::string text() const;
 
  private:

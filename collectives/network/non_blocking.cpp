@@ -27,6 +27,7 @@ Operation& ScheduleTeam::allocate_operation() {
   }
   Operation& taken = *free_.back();
   free_.pop_back();
+  taken.plan_number = 0;
   return taken;
 }
 
@@ -156,6 +157,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
     }
     taken.keep_plans(plans_);
     taken.is_kept = true;
+    taken.plan_number = ++created_plans_;
     taken.copies = std::move(copies);
     operation = &taken;
     return {};

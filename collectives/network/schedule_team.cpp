@@ -155,7 +155,11 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
 
 void ScheduleTeam::record_call(Operation& operation, Signature signature) noexcept {
   history_.make_room(active_.size());
-  history_.add(signature);
+  if (operation.plan_number != 0) {
+    history_.add_plan(Signature::plan_start(operation.plan_number, signature), signature);
+  } else {
+    history_.add(signature);
+  }
   operation.call_number = history_.calls();
   operation.history = history_.word();
 }
@@ -432,9 +436,16 @@ FailureReport ScheduleTeam::report_on(std::uint64_t call) const noexcept {
     if (const std::uint64_t each = report.first + i; history_.has(each))
       report.signatures[i] = history_.signature_of(each).word();
   // Calls in flight that the history has dropped.
-  for (const Operation* const operation : active_)
-    if (const std::uint64_t i = operation->call_number - report.first; i < FailureReport::most_calls)
-      report.signatures[i] = operation->args().signature.word();
+  const auto add = [&](std::uint64_t number, Signature signature) {
+    if (const std::uint64_t i = number - report.first; i < FailureReport::most_calls)
+      report.signatures[i] = signature.word();
+  };
+  for (const Operation* const operation : active_) {
+    const Signature signature = operation->args().signature;
+    add(operation->call_number, signature);
+    if (operation->plan_number != 0)
+      add(operation->call_number - 1, Signature::plan_start(operation->plan_number, signature));
+  }
   return report;
 }
 

@@ -166,6 +166,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
+  std::uint64_t created_plans_ = 0;
   const Operation* count_mismatch_ = nullptr;       // the operation whose mismatch a test has just reported
   const Operation* wrong_largest_ = nullptr;        // likewise, of a `largest`
   std::optional<StartedCounts> different_largest_;  // the cause of the team's failure

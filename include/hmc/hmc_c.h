@@ -597,7 +597,8 @@ HMC_C_API hmc_code hmc_iexscan(hmc_team_t team, const void* in, void* out, size_
 
 /* Persistent collectives: hmc_plan_X checks the arguments and builds the schedule. Every run uses the same buffers.
  * Counts and displacements may be reused when the call returns. Every rank creates and starts the plans of a team in
- * the same order. A plan has at most one run in flight. Destroy a plan after its last run and before its team. */
+ * the same order; another order is HMC_MISMATCH, also of equal plans. A plan has at most one run in flight. Destroy a
+ * plan after its last run and before its team. */
 typedef struct hmc_plan* hmc_plan_t;
 HMC_C_API hmc_code hmc_plan_barrier(hmc_team_t team, hmc_plan_t* plan);
 HMC_C_API hmc_code hmc_plan_broadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_plan_t* plan);

@@ -48,6 +48,10 @@ template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range
 ///
 /// CALLS. Every rank of the team calls the same collectives in the same order with matching arguments. Creation and
 /// close of windows and teams are collective calls too. Runtime::close is a collective call of the world.
+///  - The ranks compare the collective, its form (blocking, non-blocking, persistent), root, counts, element sizes,
+///    types, operation, and the options of a Reduction.
+///  - These may differ: buffers, in place, displacements, host or device memory, types in calls that move bytes.
+///  - User functions must match, but can't be compared.
 ///
 /// COMPLETION. A blocking collective returns when it is complete on this rank: the output is valid, and the input may
 /// be reused. Only barrier, and collectives whose result needs all ranks, imply that all ranks have entered the call.
@@ -237,6 +241,9 @@ class HMC_API Team {
 
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
   //  - Buffers stay in use until completion. Counts and displacements may be reused when the call returns.
+  //  - The calls of a team match in the order of their starts. HMC can't detect that ranks start two calls with equal
+  //    arguments in different orders: use two teams. Plans are compared by their numbers (see Plan).
+  //  - A non-blocking call doesn't match a blocking one: Error{mismatch}.
   //  - Unlike barrier, ibarrier doesn't complete earlier puts: call flush first.
   //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. Its request (of
   //    plan_alltoallv: each run) throws on every rank, names the right value, and moves nothing if `largest` is too
@@ -276,6 +283,8 @@ class HMC_API Team {
   //  - Both buffers stay in use until the stream has executed the collective.
   //  - Every rank makes a team's stream calls in the same order, even if they use several streams. This order is
   //    independent of the order of the other collectives.
+  //  - A stream call doesn't match a call of the host. HMC can't detect that one rank makes the one and another rank
+  //    makes the other: both wait, until the deadline. Exception: the team's first stream call is compared.
   //
   // Implementation, chosen by the first call:
   //  - By the devices only: on one node, if the devices can map each other's memory and their streams can wait for
