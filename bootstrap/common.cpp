@@ -60,11 +60,16 @@ std::vector<int> members_of(const std::vector<RankFacts>& facts, int node) {
 void sign_page(const base::NodePage& page, const RankFacts& mine) noexcept {
   // Relaxed: readers need only a hint, see ActivityLine.
   base::ActivityLine& line = page.activity(mine.local_index);
-  line.world_rank.store(mine.rank, std::memory_order_relaxed);
-  line.pid.store(mine.pid, std::memory_order_relaxed);
-  line.later_page.store(-1, std::memory_order_relaxed);  // a replacement has the line of a rank that has ended
+  // A replacement has the line of a process that has ended.
+  line.later_page.store(-1, std::memory_order_relaxed);
+  line.peer.store(-1, std::memory_order_relaxed);
+  line.sequence.store(0, std::memory_order_relaxed);
+  line.bytes.store(0, std::memory_order_relaxed);
+  line.calls.store(0, std::memory_order_relaxed);
   line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
   line.activity.store(static_cast<std::uint32_t>(base::Activity::starting), std::memory_order_relaxed);
+  line.world_rank.store(mine.rank, std::memory_order_relaxed);
+  line.pid.store(mine.pid, std::memory_order_relaxed);
 }
 
 std::string list_ranks(const std::vector<int>& ascending) {

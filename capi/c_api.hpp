@@ -98,10 +98,10 @@ hmc_code query(Handle* handle, const char* operation, Result* result, Call&& cal
   });
 }
 
-inline Timeout timeout_of(std::int64_t timeout_ns) { return timeout_ns < 0 ? job_timeout : Timeout{timeout_ns}; }
+inline Timeout timeout_of(std::int64_t timeout_ns) { return Timeout{timeout_ns}; }
 
-/// Converts a request to plain bytes.
-hmc_request_t to_c(const Request& request);
+/// Converts a request to plain bytes, which own the operation from then on.
+hmc_request_t to_c(Request request);
 
 /// Converts a C enum value that is below `count`. Throws Error{invalid_argument} if it is out of range.
 template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {

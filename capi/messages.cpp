@@ -30,28 +30,29 @@ MessageStatus* inner(hmc_message_status* status, const char* operation) {
 }  // namespace
 
 hmc_code hmc_send(hmc_team_t team, const void* data, std::size_t bytes, int destination, int tag) {
-  return with(team, "send", [&](hmc::Team& t) { t.send(data, bytes, destination, tag); });
+  return with(team, "send", [&](hmc::Team& t) { t.send_bytes(data, bytes, destination, tag); });
 }
 hmc_code hmc_recv(hmc_team_t team, void* data, std::size_t capacity, int source, int tag, hmc_message_status* status) {
   return with(team, "recv", [&](hmc::Team& t) {
     inner(status, "recv");  // checked before the message is received
-    give(t.recv(data, capacity, source, tag), status, "recv");
+    give(t.recv_bytes(data, capacity, source, tag), status, "recv");
   });
 }
 hmc_code hmc_isend(hmc_team_t team, const void* data, std::size_t bytes, int destination, int tag,
                    hmc_request_t* request) {
-  return query(team, "isend", request, [&](hmc::Team& t) { return to_c(t.isend(data, bytes, destination, tag)); });
+  return query(team, "isend", request,
+               [&](hmc::Team& t) { return to_c(t.isend_bytes(data, bytes, destination, tag)); });
 }
 hmc_code hmc_irecv(hmc_team_t team, void* data, std::size_t capacity, int source, int tag, hmc_message_status* status,
                    hmc_request_t* request) {
   return query(team, "irecv", request,
-               [&](hmc::Team& t) { return to_c(t.irecv(data, capacity, source, tag, inner(status, "irecv"))); });
+               [&](hmc::Team& t) { return to_c(t.irecv_bytes(data, capacity, source, tag, inner(status, "irecv"))); });
 }
 hmc_code hmc_sendrecv(hmc_team_t team, const void* out, std::size_t bytes, int destination, int send_tag, void* in,
                       std::size_t capacity, int source, int recv_tag, hmc_message_status* status) {
   return with(team, "sendrecv", [&](hmc::Team& t) {
     inner(status, "sendrecv");
-    give(t.sendrecv(out, bytes, destination, send_tag, in, capacity, source, recv_tag), status, "sendrecv");
+    give(t.sendrecv_bytes(out, bytes, destination, send_tag, in, capacity, source, recv_tag), status, "sendrecv");
   });
 }
 hmc_code hmc_probe(hmc_team_t team, int source, int tag, hmc_message_status* status) {

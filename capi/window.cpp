@@ -29,7 +29,7 @@ void with_requests(hmc_request_t* requests, std::size_t count, const char* opera
     inner[i] = hmc::Request::from_raw(raw);
   }
   const auto hand_back = [&] {
-    for (std::size_t i = 0; i < count; ++i) requests[i] = to_c(inner[i]);
+    for (std::size_t i = 0; i < count; ++i) requests[i] = to_c(std::move(inner[i]));
   };
   try {
     call(std::span<hmc::Request>(inner));
@@ -84,10 +84,10 @@ static_assert(HMC_CONTEXT_BYTES == hmc::Window::context_bytes);
 
 }  // namespace
 
-hmc_request_t hmc::c_api::to_c(const hmc::Request& request) {
+hmc_request_t hmc::c_api::to_c(hmc::Request request) {
   hmc_request_t to{};
   to.struct_size = sizeof(hmc_request_t);
-  const Raw raw = request.raw();
+  const Raw raw = request.release();
   std::memcpy(to.opaque, &raw, sizeof raw);
   return to;
 }

@@ -9,12 +9,16 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHIN
 install(DIRECTORY compat/hamr/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "hamr_*.h")
 install(DIRECTORY compat/memfabric/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "smem*.h")
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 launcher/hmcc++.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # `./dev docs` creates it.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/docs/html DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
 
 # ---- programs. The library and the launcher must have been built; other programs are installed if built.
 install(TARGETS hmcrun hmcinfo RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(name hmcc hmcc++)
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/launcher/hmcc DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ${name})
+endforeach()
+install(FILES launcher/hmcc++.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME hmcc.1)
 set(programs hmc-sim hmc-verify)
 if(HMC_BUILD_BENCH)
   list(APPEND programs hmc_floor hmc_osu)
@@ -30,8 +34,6 @@ endif()
 if(HMC_BUILD_EXAMPLES)
   get_target_property(examples examples MANUALLY_ADDED_DEPENDENCIES)
   set(examples_dir ${CMAKE_INSTALL_LIBEXECDIR}/hmc/examples)
-  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${examples_dir} OUTPUT_VARIABLE to_lib)
-  set_target_properties(${examples} PROPERTIES INSTALL_RPATH "$ORIGIN/${to_lib}")
   install(TARGETS ${examples} RUNTIME DESTINATION ${examples_dir} OPTIONAL)
   list(APPEND programs ${examples})
   # Their sources, as a separate project.
@@ -110,3 +112,5 @@ endfunction()
 hmc_write_pc(hmc "-lhmc")
 hmc_write_pc(mf_smem "-lmf_smem -lhmc")
 hmc_write_pc(hmc-static "-l:libhmc.a -lfmt -lcrypto -lstdc++ -lm -lpthread -ldl")
+
+hmc_install_run_paths(${CMAKE_INSTALL_LIBDIR}) # last

@@ -13,8 +13,6 @@ endforeach()
 
 # The library for users: only symbols marked HMC_API are visible.
 add_library(hmc SHARED ${objects})
-# Else CMake fills the build tree's run path with colons, and the loader searches the current directory.
-set_target_properties(hmc PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 add_library(hmc::hmc ALIAS hmc)
 target_include_directories(hmc PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

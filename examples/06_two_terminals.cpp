@@ -4,7 +4,8 @@
 //   terminal 1:  06_two_terminals server 0.0.0.0
 //   terminal 2:  06_two_terminals client 10.0.0.1        the server's address
 //
-// On two machines set the same secret first: export HMC_SECRET=<64 hex digits, made by `openssl rand -hex 32`>
+// On two machines, or as two users, set the same secret first: export HMC_SECRET=<64 hex digits, made by
+// `openssl rand -hex 32`>
 #include <hmc.h>
 
 #include <cstdio>

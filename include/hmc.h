@@ -35,7 +35,7 @@ class HMC_API Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Zeroed memory. ERROR if there isn't enough, or `addr` is null.
+  /// Zeroed memory. ERROR if the machine or the cgroup hasn't enough, or `addr` is null.
   status_t allocateBuffer(void** addr, std::size_t size);
   /// Memory that other devices and processes of this node can map, if the driver supports that; else as allocateBuffer.
   status_t allocatePeerableBuffer(void** addr, std::size_t size);
@@ -73,8 +73,8 @@ struct CtrlMsgHeader {
 /// process.
 ///
 ///  - Messages from one peer arrive in order, complete, and exactly once. A message has at most 64 MiB.
-///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts only peers on
-///    this machine, and logs that.
+///  - Both sides prove that they have the job's secret, HMC_SECRET. Without HMC_SECRET a process accepts only peers of
+///    its user on this machine (see StoreService), and logs that.
 ///  - A peer sends its number in the handshake; its source address doesn't identify it. While a peer is connected,
 ///    another process with the same number is refused. Two processes may connect to each other at the same time.
 ///  - Processes of one machine use Unix sockets, others TCP. CTRL_TRANSPORT=tcp or uds forces one.

@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -18,6 +17,8 @@
 #include <hmc/version.hpp>
 
 #include "bootstrap/membership.hpp"
+#include "bootstrap/tcp/launcher_notice.hpp"
+#include "collectives/select/parameters.hpp"
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
@@ -118,11 +119,11 @@ void require_equal(const char* what, const std::string& mine, const std::string&
 /// The contents of HMC_COLL_FILE; empty if it isn't set.
 std::string read_rows(const std::string& file) {
   if (file.empty()) return {};
-  std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in || text.empty())
+  std::string text;
+  if (!collectives::read_file(file, text) || text.empty())
     throw Error(Code::invalid_config, "environment",
-                fmt::format("HMC_COLL_FILE={}: it can't be read, or is empty", file), "give a file of rows in JSON");
+                fmt::format("HMC_COLL_FILE={}: it can't be read, is empty, or is longer than 16 MiB", file),
+                "give a file of rows in JSON");
   return text;
 }
 
@@ -247,12 +248,10 @@ base::ActivityLine& line_in(const bootstrap::Bootstrap& job) {
   return job.node_page().activity(job.facts()[static_cast<std::size_t>(job.rank())].local_index);
 }
 
-/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is an
-/// AgreedError.
+/// True if only this rank lacks descriptors, threads or memory. An error that all ranks get has a peer or is agreed.
 bool is_own_shortage(const Error& error) noexcept {
   const ErrorDetail& detail = error.detail();
-  if (detail.peer >= 0 || detail.code == Code::timeout) return false;
-  if (dynamic_cast<const rma::AgreedError*>(&error) != nullptr) return false;
+  if (detail.peer >= 0 || detail.is_agreed || detail.code == Code::timeout) return false;
   const int number = detail.sys_errno;
   return detail.code == Code::out_of_memory || number == EMFILE || number == ENFILE || number == EAGAIN ||
          number == ENOMEM;
@@ -283,14 +282,11 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   collectives::attach(*world, settings);
   const auto& arena = static_cast<const collectives::State&>(*world->collectives).schedules().arena();
   world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
-  // The bootstrap has set Activity::starting. Relaxed: error texts use it as a hint only.
-  base::ActivityLine& line = fabric->waiter.page().activity(fabric->waiter.local_index());
-  line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
 }
 
-JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env)
-    : env_(env), first_(std::move(bootstrap)), regroup_(first_, env) {
+JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env, bool over_store)
+    : env_(env), joined_over_store_(over_store), first_(std::move(bootstrap)), regroup_(first_, env) {
   memory::look_for_devices();
   if (bootstrap::Membership* const membership = first_->membership(); membership && membership->is_replacement()) {
     regroup_.stand_by([this](std::unique_ptr<bootstrap::Bootstrap> joined) { use(build(std::move(joined), env_)); });
@@ -308,6 +304,7 @@ JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::En
 JobCore::~JobCore() {
   if (current_.fabric == nullptr) return;
   current_.fabric->regroup = nullptr;
+  current_.fabric->abort = nullptr;
   current_.fabric->background.stop();
   current_.fabric->background.end_all();
   // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
@@ -326,9 +323,24 @@ bool JobCore::is_replacement() const noexcept {
 }
 
 void JobCore::use(Parts fresh) {
+  // After the calls of build(). The bootstrap has set Activity::starting. Relaxed: hints for texts.
+  base::ActivityLine& line = fresh.fabric->waiter.page().activity(fresh.fabric->waiter.local_index());
+  line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
+  line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
   fresh.fabric->regroup = [this](rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
     return regroup(which, timeout);
   };
+  fresh.fabric->abort = [this](std::string_view text) { abort(1, text); };
+  if (joined_over_store_ && bootstrap::has_launcher(env_)) {
+    const std::shared_ptr<bootstrap::Bootstrap> job = fresh.bootstrap;
+    fresh.fabric->on_peer_failed = [job, env = env_, told = std::make_shared<std::atomic_flag>()](int peer) {
+      const std::vector<RankFacts>& facts = job->facts();
+      if (peer < 0 || peer >= job->size() || peer == job->rank() || told->test_and_set()) return;
+      const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
+      if (failed.machine == facts[static_cast<std::size_t>(job->rank())].machine)
+        bootstrap::tell_launcher(env, failed.pid);
+    };
+  }
   const std::lock_guard lock(mutex_);
   // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
   for (const auto& earlier : {first_, current_.bootstrap}) {
@@ -371,6 +383,7 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
     stop();
   }
   old.fabric->regroup = nullptr;
+  old.fabric->abort = nullptr;
   old.fabric->life->open = 0;
   use(std::move(fresh));
   if (old.bootstrap != first_) old.bootstrap->leave();

@@ -21,7 +21,8 @@ class JobCore {
  public:
   /// Joins the launcher's job: checks that all ranks have the same settings, chooses a wire to each peer, creates the
   /// world team. Throws Error.
-  JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
+  /// `over_store`: a launcher's control plane doesn't serve this job.
+  JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env, bool over_store = false);
   JobCore(const JobCore&) = delete;
   JobCore& operator=(const JobCore&) = delete;
   ~JobCore();
@@ -47,6 +48,7 @@ class JobCore {
   void use(Parts fresh);
 
   base::Env env_;
+  bool joined_over_store_;
   std::shared_ptr<bootstrap::Bootstrap> first_;  ///< the launcher's job
   bootstrap::Regroup regroup_;
   const std::uint64_t process_ = base::this_process();

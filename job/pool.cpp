@@ -97,9 +97,11 @@ struct Pool::Core {
     }
   }
   base::Deadline deadline(Timeout timeout) const {
+    base::require_timeout(timeout, "Pool");
     return base::Deadline::after(timeout == job_timeout ? env.timeout_or(default_timeout) : timeout);
   }
   base::Deadline patient_deadline(Timeout timeout) const {
+    base::require_timeout(timeout, "Pool");
     return base::Deadline::after(timeout == job_timeout ? env.timeout : timeout);
   }
 

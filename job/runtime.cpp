@@ -5,6 +5,7 @@
 
 #include "bootstrap/detect/detect.hpp"
 #include "bootstrap/launchers/join_over.hpp"
+#include "bootstrap/tcp/uncaught.hpp"
 #include "job/job_core.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/fork.hpp"
@@ -41,6 +42,7 @@ void warn_of_misspelt_names(const base::Env& env) {
 }  // namespace
 
 Runtime Runtime::init() {
+  bootstrap::report_uncaught_errors();
   const base::Env env = base::Env::from_process();
   warn_of_misspelt_names(env);
   // Relaxed: the number is the only data. A second rank of this process finds the same number.
@@ -53,10 +55,11 @@ Runtime Runtime::init() {
 }
 
 Runtime Runtime::init(const KeyValueStore& store, int rank, int size, Timeout timeout) {
+  base::require_timeout(timeout, "Runtime::init");
   base::Env env = base::Env::from_process();
   if (timeout != job_timeout) env.timeout = timeout;
   warn_of_misspelt_names(env);
-  return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env));
+  return Runtime(std::make_unique<job::JobCore>(bootstrap::join_over(store, rank, size, env), env, true));
 }
 
 Runtime::Runtime(std::unique_ptr<job::JobCore> core) : core_(std::move(core)) {}

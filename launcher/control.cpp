@@ -18,8 +18,9 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bo
                                                    Mailbox& mailbox) {
   bootstrap::StoreServer::Events events;
   events.on_abort = [&mailbox](int rank, int exit_code, std::string text) {
-    mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
+    mailbox.post({SupervisorMessage::What::aborted, rank, exit_code, 0, std::move(text)});
   };
+  events.on_no_member = [&mailbox] { mailbox.post({SupervisorMessage::What::no_member, -1, 0, 0, {}}); };
   // All ranks are on this machine, so the store needs no other address.
   try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0", events);
@@ -35,9 +36,12 @@ ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret,
   const base::Deadline deadline = base::Deadline::after(start_limit);
   bootstrap::NodeAgent::Events events;
   events.will_report = true;
+  events.on_cause = [&mailbox](int pid, int cause) {
+    mailbox.post({SupervisorMessage::What::cause, -1, cause, pid, {}});
+  };
   if (plan.is_part()) {
-    events.on_command = [&mailbox](int value) { mailbox.post({SupervisorMessage::What::command, -1, value, {}}); };
-    events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, {}}); };
+    events.on_command = [&mailbox](int value) { mailbox.post({SupervisorMessage::What::command, -1, value, 0, {}}); };
+    events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, 0, {}}); };
   }
   for (int node = 0; node < plan.options.nodes; ++node) {
     auto agent =
@@ -51,8 +55,8 @@ bootstrap::NodeAgent& ControlPlane::agent_of(int rank) const noexcept {
   return *agents_[static_cast<std::size_t>(plan_.places[static_cast<std::size_t>(rank)].node)];
 }
 
-void ControlPlane::report_death(int rank, std::string cause) {
-  agent_of(rank).report_death(plan_.options.number(rank), std::move(cause));
+void ControlPlane::report_death(int rank, std::string cause, std::string no_replacement) {
+  agent_of(rank).report_death(plan_.options.number(rank), std::move(cause), std::move(no_replacement));
 }
 
 std::vector<int> ControlPlane::ranks_without_goodbye() const {
@@ -63,6 +67,11 @@ std::vector<int> ControlPlane::ranks_without_goodbye() const {
   }
   std::sort(all.begin(), all.end());
   return all;
+}
+
+bool ControlPlane::is_in_job(int rank) const {
+  const std::vector<int> ranks = agent_of(rank).ranks_without_goodbye();
+  return std::find(ranks.begin(), ranks.end(), plan_.options.number(rank)) != ranks.end();
 }
 
 ControlPlane::RankActivity ControlPlane::activity_of(int rank) const {

@@ -23,12 +23,16 @@ class ControlPlane {
 
   std::string store_address() const { return store_ != nullptr ? store_->address() : plan_.store; }
   // Ranks are indexes of the plan, and numbers of the job in results.
-  /// Reports that a rank has died: the current calls of the other ranks fail.
-  void report_death(int rank, std::string cause);
+  /// Reports that a rank has died: the current calls of the other ranks fail. `no_replacement`: the reason why it isn't
+  /// started again; empty: it is.
+  void report_death(int rank, std::string cause, std::string no_replacement);
   /// The failure that is recorded in the node page of `rank`'s node: ok, peer_failed or aborted.
   base::Status failure_known_to(int rank) const noexcept { return agent_of(rank).page().aborted(); }
   /// Ranks that joined the job and haven't closed it, in ascending order.
   std::vector<int> ranks_without_goodbye() const;
+  bool has_closed(int rank) const { return agent_of(rank).has_goodbye(plan_.options.number(rank)); }
+  /// True if the rank has joined the job and hasn't closed it.
+  bool is_in_job(int rank) const;
   /// A rank's activity line in the node page; pid 0 and no activity if the rank hasn't joined.
   struct RankActivity {
     pid_t pid = 0;

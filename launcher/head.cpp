@@ -191,17 +191,18 @@ void Head::start(Part& part, const Environment& environment, const Inherited& in
 void Head::open_store() {
   bootstrap::StoreServer::Events events;
   events.on_abort = [this](int rank, int exit_code, std::string text) {
-    mailbox_.post({SupervisorMessage::What::aborted, rank, exit_code, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::aborted, rank, exit_code, 0, std::move(text)});
   };
   events.on_failure = [this](int rank, std::string text) {
-    mailbox_.post({SupervisorMessage::What::failed, rank, 0, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::failed, rank, 0, 0, std::move(text)});
   };
   events.on_node = [this](std::string label) {
-    mailbox_.post({SupervisorMessage::What::node_up, -1, 0, std::move(label)});
+    mailbox_.post({SupervisorMessage::What::node_up, -1, 0, 0, std::move(label)});
   };
   events.on_node_lost = [this](int rank, std::string text) {
-    mailbox_.post({SupervisorMessage::What::node_lost, rank, 0, std::move(text)});
+    mailbox_.post({SupervisorMessage::What::node_lost, rank, 0, 0, std::move(text)});
   };
+  events.on_no_member = [this] { mailbox_.post({SupervisorMessage::What::no_member, -1, 0, 0, {}}); };
   store_ = std::make_unique<bootstrap::StoreServer>(secret_, options_.ranks, ":0", std::move(events));
 }
 
@@ -303,6 +304,7 @@ void Head::handle(const SupervisorMessage& message) {
     for (Part& part : parts_) part.is_up = part.is_up || part.ranks->host == message.text;
   // The part of a failed rank prints its name, and exits with its status.
   if (message.what == SupervisorMessage::What::failed && failed_rank_ < 0) failed_rank_ = message.rank;
+  if (message.what == SupervisorMessage::What::no_member) store_->send_command(command_start_no_more);
   if (message.what == SupervisorMessage::What::node_lost) {
     lost_ = message;
     lost_deadline_ = Deadline::after(part_end_limit);
@@ -336,7 +338,7 @@ void Head::handle_deadlines() {
   if (passed(job_deadline_) && !status_) {
     print_message("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
                   static_cast<double>(options_.timeout->count()) * 1e-9);
-    store_->send_command(0);  // each part describes its ranks
+    store_->send_command(command_describe);
     end_job(exit_timeout);
   }
   if (passed(stop_deadline_)) {

@@ -18,6 +18,7 @@
 
 #include "launcher/keeper_process.hpp"
 #include "launcher/report.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::launcher {
 
@@ -35,13 +36,45 @@ template <typename Visit> void for_each_number_in(const std::string& folder, Vis
   }
 }
 
-/// The parent of a process, from /proc/N/stat: "N (name) state parent ...". The name may contain any character.
-pid_t parent_of(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  std::getline(file, line);
-  const std::size_t name_end = line.rfind(')');
-  return name_end == std::string::npos || line.size() < name_end + 4 ? -1 : std::atoi(line.c_str() + name_end + 4);
+/// Kills and reaps the children of this process with a pid above `above`, and those that it adopts from them.
+void kill_children(pid_t above) {
+  for (int round = 0; round < 200; ++round) {
+    bool some = false;
+    for (const pid_t child : children_of_this_process()) {
+      if (child <= above) continue;
+      some = true;
+      ::kill(child, SIGKILL);
+    }
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (!some) return;
+    ::usleep(5000);
+  }
+}
+
+/// In the guard, before it forks the keeper.
+void become_guard(std::span<char> title_area) noexcept {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  rename_process(title_area);
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);  // it ends with the keeper
+}
+
+/// The guard's life: it waits for the keeper. If the keeper was killed, the guard is the parent of what is left of the
+/// job.
+[[noreturn]] void guard(pid_t keeper) noexcept {
+  int status = 0;
+  for (pid_t ended = 0; ended != keeper;) {
+    ended = ::waitpid(-1, &status, 0);
+    if (ended < 0 && errno != EINTR) ::_exit(1);
+  }
+  try {
+    if (status != 0) kill_children(0);
+  } catch (...) {  // no memory: hmcrun kills them, if it lives
+  }
+  ::_exit(0);
 }
 
 }  // namespace
@@ -58,7 +91,7 @@ Keeper Keeper::start(const JobPlan& plan, JobStreams& streams, const Inherited& 
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail("socketpair");
   base::UniqueFd ours(ends[0]);
   base::UniqueFd theirs(ends[1]);
-  // Set before the fork, so that this process adopts the keeper's orphans if the keeper is killed.
+  // Set before the fork, so that this process adopts the orphans if guard and keeper are killed.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t pid = ::fork();
   if (pid < 0) fail("fork");
@@ -66,7 +99,13 @@ Keeper Keeper::start(const JobPlan& plan, JobStreams& streams, const Inherited& 
     ours.reset();
     streams.sources.clear();  // hmcrun's ends: they must be closed when hmcrun exits
     streams.terminal_feed.reset();
-    KeeperProcess(plan, streams, inherited, std::move(theirs), title_area).run();
+    become_guard(title_area);
+    const pid_t keeper = ::fork();
+    if (keeper == 0) KeeperProcess(plan, streams, inherited, std::move(theirs)).run();
+    theirs.reset();  // hmcrun reads end-of-file at the keeper's end
+    streams = {};    // an output ends with the ranks
+    if (keeper > 0) guard(keeper);
+    ::_exit(1);
   }
   ::setpgid(pid, pid);  // both the parent and the child do this, in any order
   streams.ranks.clear();
@@ -111,29 +150,17 @@ std::optional<KeeperEvent> Keeper::next() {
 }
 
 void Keeper::reap() noexcept {
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  while (::waitpid(guard_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
 void Keeper::end_orphans() {
-  // The keeper's socket closes shortly before its children are reparented. After it is reaped, they are this process's
-  // children.
-  ::kill(pid_, SIGKILL);
+  // The keeper's socket closes shortly before its children are reparented. After the guard is reaped, they have ended
+  // or are this process's children.
   reap();
-  // End only processes that were started after the keeper. A shell's "a & exec hmcrun" leaves a child that isn't part
+  // End only processes that were started after the guard. A shell's "a & exec hmcrun" leaves a child that isn't part
   // of the job; its pid is lower. If pids have wrapped, some processes of the job aren't ended.
-  for (int round = 0; round < 200; ++round) {
-    bool some = false;
-    for (const pid_t child : children_of_this_process()) {
-      if (child <= pid_) continue;
-      some = true;
-      ::kill(child, SIGKILL);
-    }
-    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    if (!some) return;
-    ::usleep(5000);
-  }
+  kill_children(guard_);
 }
 
 std::vector<pid_t> children_of_this_process() {
@@ -148,7 +175,7 @@ std::vector<pid_t> children_of_this_process() {
   // A kernel without CONFIG_PROC_CHILDREN: check every process.
   const pid_t self = ::getpid();
   for_each_number_in("/proc", [&](int pid) {
-    if (parent_of(pid) == self) found.push_back(pid);
+    if (const auto process = base::stat_of(pid); process && process->parent == self) found.push_back(pid);
   });
   return found;
 }

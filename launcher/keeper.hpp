@@ -49,19 +49,21 @@ struct Inherited {
   static Inherited now() noexcept;
 };
 
-/// The ranks are the keeper's children, not hmcrun's. The keeper has its own process group, is a subreaper, and lives
-/// until it has no descendants. So:
+/// The ranks are the keeper's children, and the keeper is a child of the guard, a child of hmcrun. Guard and keeper
+/// have their own process groups, and are subreapers. The keeper lives until it has no descendants, and the guard as
+/// long as the keeper, for which it waits. So:
 ///  - if hmcrun is killed, the keeper reads end-of-file on its socket and ends all processes;
-///  - if the keeper is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), and hmcrun, also a subreaper, kills all
-///    other processes (end_orphans);
-///  - if both are killed, the kernel kills the ranks.
+///  - if the keeper is killed, the kernel kills the ranks (PR_SET_PDEATHSIG), and the guard kills all other processes,
+///    whether or not hmcrun was killed too;
+///  - if the keeper and the guard are killed, hmcrun, also a subreaper, does the same (end_orphans);
+///  - if all three are killed, the kernel kills the ranks.
 ///
 /// A child's pid isn't reused before its parent's wait(2), so no pidfd is needed. The keeper has one thread, which
-/// sleeps in poll. It is forked from hmcrun before any thread is started.
+/// sleeps in poll. Both are forked before hmcrun starts a thread.
 class Keeper {
  public:
-  /// Forks. `title_area` is the memory of main's argv. The keeper overwrites it with its own name, so that
-  /// "pkill -f hmcrun" doesn't match it. Throws LaunchError.
+  /// Forks. `title_area` is the memory of main's argv. The guard overwrites it with its own name, so that
+  /// "pkill -f hmcrun" matches neither it nor the keeper. Throws LaunchError.
   static Keeper start(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, std::span<char> title_area);
 
   /// Starts the ranks in order; stops at the first failure.
@@ -79,16 +81,17 @@ class Keeper {
 
   /// Called after `gone`, when the keeper exits at once. In a container the init process may not reap it.
   void reap() noexcept;
-  /// After the keeper was killed: kills and reaps the processes that this process adopted.
+  /// After the keeper was killed: waits until the guard has killed the job's processes. If the guard was killed too,
+  /// kills and reaps those that this process adopted.
   void end_orphans();
 
  private:
-  Keeper(base::UniqueFd socket, pid_t pid) noexcept : socket_(std::move(socket)), pid_(pid) {}
+  Keeper(base::UniqueFd socket, pid_t guard) noexcept : socket_(std::move(socket)), guard_(guard) {}
   void launch(KeeperRequest::What what, std::string_view store, int rank);
   bool send(const KeeperRequest& request) noexcept;
 
   base::UniqueFd socket_;
-  pid_t pid_;
+  pid_t guard_;
 };
 
 /// The direct children of this process, including adopted orphans (PR_SET_CHILD_SUBREAPER).

@@ -61,6 +61,7 @@ void execute(const SpawnRequest& request, char** shell_argv) noexcept {
   if (!redirect(request.in, STDIN_FILENO) || !redirect(request.out, STDOUT_FILENO) ||
       !redirect(request.err, STDERR_FILENO))
     exit_with(report, "dup2");
+  if (request.folder != nullptr && ::chdir(request.folder) != 0) exit_with(report, "chdir");
   ::setrlimit(RLIMIT_NOFILE, &request.inherited->descriptors);
   restore_signals(*request.inherited);
   execute(request, shell_argv);
@@ -103,14 +104,6 @@ constexpr std::chrono::milliseconds grace{500};
 constexpr std::chrono::seconds kill_timeout{5};
 constexpr int kill_again_ms = 10;
 
-void rename_process(std::span<char> title_area) noexcept {
-  ::prctl(PR_SET_NAME, "hmc-keeper");
-  if (title_area.empty()) return;
-  std::fill(title_area.begin(), title_area.end(), '\0');
-  constexpr std::string_view title = "hmc-keeper";
-  std::copy_n(title.begin(), std::min(title.size(), title_area.size() - 1), title_area.begin());
-}
-
 base::UniqueFd open_child_events() noexcept {
   sigset_t children;
   ::sigemptyset(&children);
@@ -128,8 +121,16 @@ base::UniqueFd open_output_file(const std::string& path) noexcept {
 
 }  // namespace
 
+void rename_process(std::span<char> title_area) noexcept {
+  ::prctl(PR_SET_NAME, "hmc-keeper");
+  if (title_area.empty()) return;
+  std::fill(title_area.begin(), title_area.end(), '\0');
+  constexpr std::string_view title = "hmc-keeper";
+  std::copy_n(title.begin(), std::min(title.size(), title_area.size() - 1), title_area.begin());
+}
+
 KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited,
-                             base::UniqueFd socket, std::span<char> title_area)
+                             base::UniqueFd socket)
     : plan_(plan),
       streams_(streams),
       inherited_(inherited),
@@ -138,7 +139,6 @@ KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inh
   ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   child_events_ = open_child_events();
-  rename_process(title_area);
 }
 
 void KeeperProcess::run() noexcept {
@@ -199,18 +199,8 @@ void KeeperProcess::handle_messages() {
 
 void KeeperProcess::launch(const char* store, int first, int last) {
   stage_ = Stage::running;
-  std::vector<char*> argv;
-  for (const std::string& word : plan_.options.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  std::string store_entry = fmt::format("HMC_STORE={}", store);
-  std::vector<char*> envp;
-  for (const std::string& entry : plan_.common) envp.push_back(const_cast<char*>(entry.c_str()));
-  envp.push_back(store_entry.data());
-  const std::size_t common = envp.size();
-
   for (int rank = first; rank < last; ++rank) {
-    envp.resize(common);
-    const SpawnResult result = launch_one(rank, argv, envp);
+    const SpawnResult result = launch_one(rank, store);
     if (result.error == 0) {
       ranks_[static_cast<std::size_t>(rank)] = result.pid;
       ++running_;
@@ -228,11 +218,23 @@ void KeeperProcess::launch(const char* store, int first, int last) {
   streams_.terminal_in.reset();
 }
 
-SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp) {
+SpawnResult KeeperProcess::launch_one(int rank, const char* store) {
   const Place& place = plan_.places[static_cast<std::size_t>(rank)];
   RankStreams& streams = streams_.ranks[static_cast<std::size_t>(rank)];
+  const ProgramPlan& program = plan_.program_of(rank);
+  std::vector<char*> argv;
+  for (const std::string& word : plan_.options.programs[plan_.options.program_of(plan_.options.number(rank))].command)
+    argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  // A program's variable replaces the common one.
+  std::string store_entry = fmt::format("HMC_STORE={}", store);
   Environment variables = plan_.rank_variables(rank);
+  std::vector<char*> envp{store_entry.data()};
   for (std::string& each : variables) envp.push_back(each.data());
+  for (const std::string& each : program.variables) envp.push_back(const_cast<char*>(each.c_str()));
+  for (const std::string& each : plan_.common)
+    if (value_of(program.variables, std::string_view(each).substr(0, each.find('='))) == nullptr)
+      envp.push_back(const_cast<char*>(each.c_str()));
   envp.push_back(nullptr);
 
   const base::UniqueFd out_file = open_output_file(streams.out_file);
@@ -241,7 +243,8 @@ SpawnResult KeeperProcess::launch_one(int rank, std::vector<char*>& argv, std::v
   if (!streams.err_file.empty() && !err_file) return {-1, errno, "open its stderr"};
 
   SpawnRequest request;
-  request.program = plan_.program.c_str();
+  request.program = program.file.c_str();
+  request.folder = program.folder.empty() ? nullptr : program.folder.c_str();
   request.argv = argv.data();
   request.envp = envp.data();
   request.in = streams.in;

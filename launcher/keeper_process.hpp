@@ -24,6 +24,7 @@ struct SpawnRequest {
   char* const* envp = nullptr;
   int in = -1, out = -1, err = -1;         ///< -1: inherited
   const topology::CpuSet* cpus = nullptr;  ///< null or empty: not bound
+  const char* folder = nullptr;            ///< null: this process's
   const Inherited* inherited = nullptr;
 };
 
@@ -38,11 +39,13 @@ struct SpawnResult {
 /// memory until exec.
 SpawnResult spawn(const SpawnRequest& request) noexcept;
 
+/// Gives this process the name of a keeper, in the memory of main's argv too.
+void rename_process(std::span<char> title_area) noexcept;
+
 /// One thread; never returns into hmcrun's code.
 class KeeperProcess {
  public:
-  KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket,
-                std::span<char> title_area);
+  KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inherited& inherited, base::UniqueFd socket);
   [[noreturn]] void run() noexcept;
 
  private:
@@ -57,7 +60,7 @@ class KeeperProcess {
   int poll_ms() const noexcept;
   void handle_messages();
   void launch(const char* store, int first, int last);
-  SpawnResult launch_one(int rank, std::vector<char*>& argv, std::vector<char*>& envp);
+  SpawnResult launch_one(int rank, const char* store);
   void signal_ranks(int signal) noexcept;
   /// Reaps all children that have exited. Returns true if no child is left.
   bool reap();

@@ -16,10 +16,12 @@
 namespace hmc::launcher {
 
 struct SupervisorMessage {
-  enum class What { aborted, node_up, failed, node_lost, command, store_lost, output_done };
+  enum class What { aborted, node_up, failed, node_lost, command, store_lost, no_member, cause, output_done };
   What what;
   int rank = -1;
-  int value = 0;  ///< aborted: the exit status; command: the value
+  int value = 0;  ///< aborted: the exit status; command: the value; cause: the pid that `pid` names; output_done: 1
+                  ///< after a write error
+  int pid = 0;    ///< cause: of the process that fails
   std::string text;
 };
 

@@ -26,6 +26,7 @@
 #include "launcher/report.hpp"
 #include "launcher/streams.hpp"
 #include "launcher/supervisor.hpp"
+#include "runtime/base/env.hpp"
 
 extern "C" char** environ;  // NOLINT: POSIX leaves its declaration to us
 
@@ -76,6 +77,7 @@ int supervise(Keeper& keeper, ControlPlane& control, Supervisor& supervisor) {
 }
 
 int run_job(JobPlan& plan, const bootstrap::Secret& secret, std::span<char> title) {
+  (void)base::Env::uses_tls();  // throws for a wrong value, which the store's thread couldn't
   const Inherited inherited = Inherited::now();
   raise_descriptor_limit();
   const base::UniqueFd signals = take_signals(false);
@@ -89,8 +91,11 @@ int run_job(JobPlan& plan, const bootstrap::Secret& secret, std::span<char> titl
   ControlPlane control(plan, secret, mailbox);
   const bool pumped = !streams.sources.empty();
   OutputPump pump(std::move(streams.sources), mailbox);
+  // In a rank's own file its errors aren't mixed with those of other ranks.
+  bootstrap::UncaughtErrors uncaught =
+      plan.options.output_dir.empty() ? bootstrap::UncaughtErrors(secret, plan.host) : bootstrap::UncaughtErrors();
   Supervisor supervisor(plan, keeper, control, mailbox, signals.get(), TerminalInput(std::move(streams.terminal_feed)),
-                        pumped);
+                        pumped, std::move(uncaught));
   return supervise(keeper, control, supervisor);
 }
 
@@ -141,11 +146,14 @@ int run(int argc, char** argv) {
   const Environment environment = common_environment(environ, options.env, warnings);
   if (const std::vector<Host> hosts = find_hosts(options, environment); !hosts.empty()) {
     const std::vector<HostRanks> ranks = assign_ranks(hosts, options);
+    for (Program& program : options.programs)  // "VAR" means this process's value
+      program.env = program_environment(environment, program.env, warnings);
     for (const std::string& warning : warnings) print_text(warning);
     if (options.dry_run) return print_to_stdout(describe_hosts(ranks)), 0;
     Environment with_master = environment;
     set_master(with_master, host_of_rank_0(ranks));
     adopt(with_master);
+    (void)base::Env::uses_tls();
     const base::UniqueFd signals = take_signals(true);
     return run_on_hosts(options, ranks, with_master, signals.get());
   }

@@ -11,7 +11,7 @@ namespace hmc::launcher {
 
 namespace {
 
-constexpr std::uint32_t order_magic = 0x31504d48;  // "HMP1"
+constexpr std::uint32_t order_magic = 0x32504d48;  // "HMP2"
 constexpr std::uint32_t longest_order = 64U << 20;
 
 void write_texts(base::ByteWriter& out, const std::vector<std::string>& texts) {
@@ -43,7 +43,12 @@ base::Bytes PartOrder::encode() const {
   out.number(order_magic);
   out.text(host).text(store).text(secret).text(folder);
   write_texts(out, variables);
-  write_texts(out, options.command);
+  out.number(static_cast<std::uint32_t>(options.programs.size()));
+  for (const Program& program : options.programs) {
+    out.number(static_cast<std::int32_t>(program.ranks)).text(program.folder);
+    write_texts(out, program.command);
+    write_texts(out, program.env);
+  }
   out.number(static_cast<std::int32_t>(options.size())).number(static_cast<std::uint32_t>(options.numbers.size()));
   for (const int number : options.numbers) out.number(static_cast<std::int32_t>(number));
   out.number(static_cast<std::uint8_t>(options.tag_output)).text(options.output_dir);
@@ -66,7 +71,14 @@ std::optional<PartOrder> PartOrder::decode(base::ByteView bytes) {
   order.folder = in.text();
   order.variables = read_texts(in);
   Options& options = order.options;
-  options.command = read_texts(in);
+  const auto programs = in.number<std::uint32_t>();
+  for (std::uint32_t i = 0; i < programs && in.ok(); ++i) {
+    Program& program = options.programs.emplace_back();
+    program.ranks = in.number<std::int32_t>();
+    program.folder = in.text();
+    program.command = read_texts(in);
+    program.env = read_texts(in);
+  }
   options.job_size = in.number<std::int32_t>();
   const auto count = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) options.numbers.push_back(in.number<std::int32_t>());
@@ -79,7 +91,9 @@ std::optional<PartOrder> PartOrder::decode(base::ByteView bytes) {
   options.keep_going = in.number<std::uint8_t>() != 0;
   options.respawns = in.number<std::int32_t>();
   options.ranks = static_cast<int>(options.numbers.size());
-  if (!in.complete() || options.numbers.empty() || options.command.empty() || order.host.empty()) return std::nullopt;
+  if (!in.complete() || options.numbers.empty() || options.programs.empty() || order.host.empty()) return std::nullopt;
+  for (const Program& program : options.programs)
+    if (program.command.empty() || program.ranks < 0 || program.ranks > most_ranks) return std::nullopt;
   if (bind_to > static_cast<int>(BindTo::numa) || map_by > static_cast<int>(MapBy::numa)) return std::nullopt;
   if (options.job_size < options.ranks || options.job_size > most_ranks || options.respawns < 0) return std::nullopt;
   int last = -1;

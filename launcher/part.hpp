@@ -10,6 +10,10 @@
 
 namespace hmc::launcher {
 
+/// The values of a Command to the parts; all others are signals for the ranks.
+inline constexpr int command_describe = 0;
+inline constexpr int command_start_no_more = -1;
+
 /// Head writes it to the standard input of `hmcrun --part`, because a secret on the command line would be visible to
 /// other users. The bytes after it are rank 0's input.
 struct PartOrder {

@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "launcher/library_path.hpp"
 #include "launcher/report.hpp"
 
 namespace hmc::launcher {
@@ -99,6 +101,16 @@ Environment common_environment(const char* const* parent, const std::vector<std:
     const std::string_view entry(*parent);
     if (!is_ours(entry.substr(0, entry.find('=')))) environment.emplace_back(entry);
   }
+  for (const std::string& entry : program_environment(environment, settings, warnings)) {
+    const std::size_t equals = entry.find('=');
+    set(environment, entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return environment;
+}
+
+Environment program_environment(const Environment& common, const std::vector<std::string>& settings,
+                                std::vector<std::string>& warnings) {
+  Environment environment;
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     const std::string name = setting.substr(0, equals);
@@ -106,7 +118,9 @@ Environment common_environment(const char* const* parent, const std::vector<std:
     if (is_ours(name)) throw UsageError(fmt::format("-x {}: hmcrun sets {} itself", setting, name));
     if (equals != std::string::npos)
       set(environment, name, setting.substr(equals + 1));
-    else if (value_of(environment, name) == nullptr)
+    else if (const char* const value = value_of(common, name))
+      set(environment, name, value);
+    else
       warnings.push_back(fmt::format("-x {0}: {0} isn't set in hmcrun's environment, so the ranks don't get it", name));
   }
   return environment;
@@ -185,6 +199,44 @@ std::string quoted(const std::string& word) {
   return out;
 }
 
+std::string quoted(const std::vector<std::string>& command) {
+  std::string text;
+  for (const std::string& word : command) text.append(text.empty() ? "" : " ").append(quoted(word));
+  return text;
+}
+
+/// The absolute path of --wdir.
+std::string existing_folder(const std::string& folder) {
+  std::error_code error;
+  std::string path = std::filesystem::canonical(folder, error).string();
+  if (!error && !std::filesystem::is_directory(path, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (error) throw LaunchError(exit_own_failure, fmt::format("--wdir {}: {}", folder, error.message()));
+  return path;
+}
+
+ProgramPlan plan_program(const Program& program, const Environment& common, std::vector<std::string>& warnings) {
+  ProgramPlan plan;
+  plan.variables = program_environment(common, program.env, warnings);
+  if (!program.folder.empty()) {
+    plan.folder = existing_folder(program.folder);
+    set(plan.variables, "PWD", plan.folder);
+  }
+  const char* path = value_of(plan.variables, "PATH");
+  if (path == nullptr) path = value_of(common, "PATH");
+  const std::string& name = program.command.front();
+  const bool is_in_folder = !plan.folder.empty() && name.find('/') != std::string::npos && !name.starts_with('/');
+  plan.file = find_program(is_in_folder ? plan.folder + "/" + name : name, path == nullptr ? "/bin:/usr/bin" : path);
+  if (!plan.folder.empty()) plan.file = std::filesystem::absolute(plan.file).string();  // the rank changes its folder
+  Environment all = common;
+  for (const std::string& entry : plan.variables) {
+    const std::size_t equals = entry.find('=');
+    set(all, entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  if (const std::string libraries = library_path_for(plan.file, all); !libraries.empty())
+    set(plan.variables, "LD_LIBRARY_PATH", libraries);
+  return plan;
+}
+
 topology::CpuLayout load_layout() {
   try {
     return topology::load_cpu_layout();
@@ -203,8 +255,12 @@ JobPlan make_plan(Options options, const char* const* parent_environment) {
   set(plan.common, "HMC_LAUNCHER", "hmcrun");
   set(plan.common, "WORLD_SIZE", std::to_string(plan.options.size()));
   set_master(plan.common, "127.0.0.1");
-  const char* const path = value_of(plan.common, "PATH");
-  plan.program = find_program(plan.options.command.front(), path == nullptr ? "/bin:/usr/bin" : path);
+  plan.programs.resize(plan.options.programs.size());
+  for (int rank = 0; rank < plan.options.ranks; ++rank) {
+    const std::size_t index = plan.options.program_of(plan.options.number(rank));
+    if (!plan.programs[index].file.empty()) continue;
+    plan.programs[index] = plan_program(plan.options.programs[index], plan.common, plan.warnings);
+  }
   if (plan.options.bind_to != BindTo::none || plan.options.map_by == MapBy::numa) plan.layout = load_layout();
   plan.places = place_ranks(plan.options, plan.layout ? &*plan.layout : nullptr);
   if (plan.options.bind_to == BindTo::core && plan.places.size() > plan.layout->cores.size()) {
@@ -231,11 +287,20 @@ int JobPlan::index_of(int number) const {
 }
 
 std::string describe_plan(const JobPlan& plan) {
-  std::string command = quoted(plan.program);
-  for (std::size_t i = 1; i < plan.options.command.size(); ++i)
-    command.append(" ").append(quoted(plan.options.command[i]));
-  std::string text = fmt::format("run: {}\nranks: {}\nnodes: {}{}\n", command, plan.options.ranks, plan.options.nodes,
-                                 plan.options.nodes > 1 ? " (emulated)" : "");
+  std::string text;
+  for (std::size_t i = 0; i < plan.programs.size(); ++i) {
+    std::vector<std::string> command = plan.options.programs[i].command;
+    command.front() = plan.programs[i].file;
+    text += fmt::format("run: {}\n", quoted(command));
+    if (plan.programs.size() > 1) text += fmt::format("  ranks of this program: {}\n", plan.options.programs[i].ranks);
+    if (!plan.programs[i].folder.empty()) text += fmt::format("  in: {}\n", quoted(plan.programs[i].folder));
+    for (const std::string& entry : plan.programs[i].variables) {
+      const std::size_t equals = entry.find('=');
+      text += fmt::format("  {}={}\n", entry.substr(0, equals), quoted(entry.substr(equals + 1)));
+    }
+  }
+  text += fmt::format("ranks: {}\nnodes: {}{}\n", plan.options.ranks, plan.options.nodes,
+                      plan.options.nodes > 1 ? " (emulated)" : "");
   for (int rank = 0; rank < plan.options.ranks; ++rank) {
     const Place& place = plan.places[static_cast<std::size_t>(rank)];
     text += fmt::format("{}: HMC_RANK={} HMC_NODE={}\n",

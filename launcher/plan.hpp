@@ -27,6 +27,11 @@ void set(Environment& environment, std::string_view name, std::string_view value
 Environment common_environment(const char* const* parent, const std::vector<std::string>& settings,
                                std::vector<std::string>& warnings);
 
+/// The variables of the -x settings of one program of several, with their values. `common`: of all ranks. Warns and
+/// throws as common_environment.
+Environment program_environment(const Environment& common, const std::vector<std::string>& settings,
+                                std::vector<std::string>& warnings);
+
 /// Sets MASTER_ADDR and MASTER_PORT, by which the ranks of torch.distributed find each other, unless the user has. The
 /// port is free on this machine.
 void set_master(Environment& environment, const std::string& host);
@@ -49,10 +54,16 @@ std::vector<Place> place_ranks(const Options& options, const topology::CpuLayout
 /// For --report-bindings: "rank 3 (node 1): core 3 (cpus 3)".
 std::string describe_place(int rank, const Place& place, const topology::CpuLayout* layout);
 
+struct ProgramPlan {
+  std::string file;       ///< the file that is executed; empty: no rank on this machine runs it
+  Environment variables;  ///< in addition to the common ones, and in place of them
+  std::string folder;     ///< absolute; empty: hmcrun's
+};
+
 struct JobPlan {
   Options options;
-  std::string program;  ///< the file that is executed
-  Environment common;   ///< the variables common to all ranks; those that differ by rank are added later
+  std::vector<ProgramPlan> programs;  ///< those of the options
+  Environment common;                 ///< the variables common to all ranks; those that differ by rank are added later
   std::vector<Place> places;
   std::optional<topology::CpuLayout> layout;  ///< only with --bind-to or --report-bindings
   std::vector<std::string> warnings;
@@ -63,6 +74,7 @@ struct JobPlan {
   bool is_part() const { return !host.empty(); }
   std::string label(int node) const;  ///< HMC_NODE of the ranks on a node
   int index_of(int number) const;     ///< of the rank with this number in the job; -1: not on this machine
+  const ProgramPlan& program_of(int index) const { return programs[options.program_of(options.number(index))]; }
   /// The variables that differ by rank: HMC's, and those of torch's env:// method.
   Environment rank_variables(int index) const;
 };

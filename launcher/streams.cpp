@@ -46,16 +46,17 @@ void create_folder(const std::string& path) {
 void open_output(JobStreams& job, const Options& options, int rank, bool is_stderr) {
   RankStreams& streams = job.ranks[static_cast<std::size_t>(rank)];
   std::string& file = is_stderr ? streams.err_file : streams.out_file;
+  const int number = options.number(rank);
   if (!options.output_dir.empty()) {
-    const std::string folder = fmt::format("{}/rank.{}", options.output_dir, options.number(rank));
+    const std::string folder = fmt::format("{}/rank.{}", options.output_dir, number);
     if (!is_stderr) create_folder(folder);
     file = folder + (is_stderr ? "/stderr" : "/stdout");
     base::UniqueFd created = create_file(file);  // reports a full or read-only disk before the start
     if (!options.tag_output) return;
-    job.sources.push_back({options.number(rank), is_stderr, {}, std::move(created)});
+    job.sources.push_back({number, is_stderr, {}, std::move(created), options.program_name(number)});
     file.clear();
   } else if (options.tag_output) {
-    job.sources.push_back({options.number(rank), is_stderr, {}, {}});
+    job.sources.push_back({number, is_stderr, {}, {}, options.program_name(number)});
   } else {
     return;
   }
@@ -99,8 +100,8 @@ void require_descriptors(int ranks, int nodes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   // The store: listener and wake-up. An agent: the same, two ends of a connection to the store, the node page, a copy
-  // of it, and a message's descriptor. A rank: a connection. Keeper, signals and mailbox: 5.
-  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 5);
+  // of it, and a message's descriptor. A rank: a connection. Keeper, signals, mailbox and uncaught errors: 6.
+  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 6);
   rlim_t open = 0;
   std::error_code error;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;
@@ -145,7 +146,8 @@ bool write_all(int fd, const char* bytes, std::size_t size) {
 
 OutputPump::OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox) {
   for (OutputSource& source : sources) {
-    std::string tag = fmt::format("[{},{}] ", source.rank, source.is_stderr ? "stderr" : "stdout");
+    std::string tag = fmt::format("[{}{}{},{}] ", source.rank, source.program.empty() ? "" : ",", source.program,
+                                  source.is_stderr ? "stderr" : "stdout");
     streams_.push_back({std::move(source), std::move(tag), {}});
   }
   if (streams_.empty()) return;
@@ -173,7 +175,7 @@ void OutputPump::run(Mailbox& mailbox) {
     for (std::size_t i = 0; i < streams_.size(); ++i)
       if (fds[i].revents != 0) read_from(streams_[i]);
   }
-  mailbox.post({SupervisorMessage::What::output_done, -1, 0, {}});
+  mailbox.post({SupervisorMessage::What::output_done, -1, failed_ ? 1 : 0, 0, {}});
 }
 
 void OutputPump::read_from(Stream& stream) {
@@ -187,6 +189,7 @@ void OutputPump::read_from(Stream& stream) {
 void OutputPump::take(Stream& stream, const char* bytes, std::size_t size) {
   if (stream.source.file && !write_all(stream.source.file.get(), bytes, size)) {
     print_message("--output-filename: rank {}: {}", stream.source.rank, std::strerror(errno));
+    failed_ = true;
     stream.source.file.reset();
   }
   out_.clear();
@@ -219,8 +222,10 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
   bool& broken = broken_[stream.source.is_stderr ? 1 : 0];
   if (!broken && !write_all(stream.source.is_stderr ? STDERR_FILENO : STDOUT_FILENO, lines.data(), lines.size())) {
     broken = true;
-    if (errno != EPIPE)
+    if (errno != EPIPE) {
       print_message("writing {}: {}", stream.source.is_stderr ? "stderr" : "stdout", std::strerror(errno));
+      failed_ = true;
+    }
   }
   // Close the rank's pipe, so that the rank's next write raises SIGPIPE, as it would without hmcrun.
   if (broken && !stream.source.file) stream.source.pipe.reset();

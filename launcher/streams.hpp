@@ -29,7 +29,8 @@ struct OutputSource {
   int rank = 0;
   bool is_stderr = false;
   base::UniqueFd pipe;
-  base::UniqueFd file;  ///< receives the untagged bytes; may be empty
+  base::UniqueFd file;       ///< receives the untagged bytes; may be empty
+  std::string program = {};  ///< its name, if the job has several programs
 };
 
 /// All descriptors are close-on-exec.
@@ -56,7 +57,8 @@ void fill_standard_descriptors() noexcept;
 /// signals. It writes only whole lines, with unchanged bytes.
 class OutputPump {
  public:
-  /// Posts output_done when all pipes are at end-of-file and all output is written. Without sources it does nothing.
+  /// Posts output_done when all pipes are at end-of-file and all output is written. Its value is not 0 if some couldn't
+  /// be written (a full disk). Without sources it does nothing.
   OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox);
   OutputPump(const OutputPump&) = delete;
   OutputPump& operator=(const OutputPump&) = delete;
@@ -76,7 +78,8 @@ class OutputPump {
 
   std::vector<Stream> streams_;
   std::string out_;                  // reused
-  bool broken_[2] = {false, false};  // stdout, stderr: true if its reader has closed it
+  bool broken_[2] = {false, false};  // stdout, stderr: true if its reader has closed it, or after an error
+  bool failed_ = false;              // some output is lost by an error
   std::thread thread_;
 };
 

@@ -8,9 +8,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "bootstrap/common.hpp"
+#include "launcher/part.hpp"
 #include "launcher/report.hpp"
+#include "launcher/uncaught.hpp"
+#include "runtime/base/process_stat.hpp"
 #include "runtime/base/rank_state.hpp"
 
 namespace hmc::launcher {
@@ -18,21 +22,23 @@ namespace hmc::launcher {
 namespace {
 
 constexpr std::chrono::seconds term_to_kill{5};
-/// hmcrun may see the exit of a rank later than its consequences, by at most this time.
-constexpr std::chrono::milliseconds blame_delay{1000};
+/// hmcrun may see the exit of a rank later than its consequences, by at most this time. An interpreter that has lost
+/// its connections may still take seconds to exit.
+constexpr std::chrono::seconds blame_delay{5};
 /// After a signal or --timeout, hmcrun waits at most this long for a reader of its output.
 constexpr std::chrono::seconds drain_limit{2};
 
 }  // namespace
 
 Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-                       TerminalInput input, bool output_pumped)
+                       TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught)
     : plan_(plan),
       keeper_(keeper),
       control_(control),
       mailbox_(mailbox),
       signals_(signals),
       input_(std::move(input)),
+      uncaught_(std::move(uncaught)),
       ranks_(static_cast<std::size_t>(plan.options.ranks)),
       output_done_(!output_pumped) {
   if (plan.options.timeout) job_deadline_ = base::Deadline::after(*plan.options.timeout);
@@ -40,6 +46,7 @@ Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& contro
 
 int Supervisor::run() {
   while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
+  print_uncaught();
   if (!status_ && !lost_.empty()) return status_after_losses();
   if (!status_) {
     const std::vector<int> silent = control_.ranks_without_goodbye();
@@ -50,12 +57,16 @@ int Supervisor::run() {
 }
 
 void Supervisor::wait_and_handle() {
-  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
+  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0},
+                          {signals_, POLLIN, 0},
+                          {mailbox_.fd(), POLLIN, 0},
+                          {uncaught_.fd(), POLLIN, 0}};
   const std::size_t own = fds.size();
   input_.add_polls(fds);
   ::poll(fds.data(), fds.size(), poll_ms());
   if (fds[1].revents != 0) handle_signals();
   for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+  if (fds[3].revents != 0) take_uncaught();
   if (fds[0].revents != 0) handle_keeper();
   for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
   handle_deadlines();
@@ -93,9 +104,13 @@ void Supervisor::handle_keeper() {
     const std::optional<KeeperEvent> event = keeper_.next();
     if (!event) return;
     switch (event->what) {
-      case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0}; break;
+      case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0, -1}; break;
       case KeeperEvent::What::spawn_failed: spawn_failed(*event); break;
-      case KeeperEvent::What::ended: rank_ended(*event); break;
+      case KeeperEvent::What::ended:
+        // What the rank told before its end is in the mailbox.
+        for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+        rank_ended(*event);
+        break;
       case KeeperEvent::What::gone:
         if (event->value > 0) print_message("{} processes of the job didn't end after KILL", event->value);
         gone_ = true;
@@ -121,10 +136,12 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   at(rank).state = State::ended;
   at(rank).wait_status = event.value;
   const base::Status notice = control_.failure_known_to(rank);  // read before this rank's exit is recorded
+  const std::string no_replacement = no_replacement_of(rank);
   if (others_run() || plan_.is_part())
-    control_.report_death(rank, fmt::format("rank {} {}", plan_.options.number(rank), describe_end(event.value)));
+    control_.report_death(rank, fmt::format("rank {} {}", plan_.options.number(rank), describe_end(event.value)),
+                          no_replacement);
   const bool failed = status_of(event.value) != 0;
-  if (plan_.options.keep_going && !status_) return go_on_without(rank);
+  if (plan_.options.keep_going && !status_) return go_on_without(rank, no_replacement.empty());
   if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
   if (status_ || cause_deadline_ || !failed) return;
   if (!may_be_a_consequence(rank, notice)) return set_cause(rank);
@@ -132,16 +149,26 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
   cause_deadline_ = base::Deadline::after(blame_delay);
 }
 
-void Supervisor::go_on_without(int rank) {
+/// Why this rank, whose process has ended, isn't started again; empty: it is.
+std::string Supervisor::no_replacement_of(int rank) const {
+  if (plan_.options.respawns == 0) return "hmcrun starts no rank again without --respawn";
+  if (status_) return "hmcrun ends the job";
+  if (status_of(at(rank).wait_status) == 0) return "its last process has exited with status 0";
+  if (respawned_ >= plan_.options.respawns)
+    return fmt::format("hmcrun has started ranks again {} times, the limit of --respawn", respawned_);
+  if (!has_member_ || (!others_run() && !plan_.is_part())) return "all ranks that could call Team::grow have ended";
+  if (!control_.is_in_job(rank)) return "its last process had closed the job, or hadn't joined it";
+  return {};
+}
+
+void Supervisor::go_on_without(int rank, bool starts_again) {
   const int wait_status = at(rank).wait_status;
-  const std::vector<int> silent = control_.ranks_without_goodbye();
-  const bool has_closed = std::find(silent.begin(), silent.end(), plan_.options.number(rank)) == silent.end();
   if (status_of(wait_status) == 0) {
-    some_closed_ |= has_closed;
+    some_closed_ |= control_.has_closed(rank);
     return;
   }
-  lost_.push_back(rank);
-  const bool starts_again = !has_closed && (others_run() || plan_.is_part()) && respawned_ < plan_.options.respawns;
+  lost_.push_back({rank, wait_status});
+  print_uncaught();
   print_message("{} {}{}", name_of(rank), describe_end(wait_status),
                 starts_again                      ? "; starting it again"
                 : others_run() || plan_.is_part() ? "; the others go on"
@@ -155,20 +182,34 @@ void Supervisor::go_on_without(int rank) {
 /// The job has succeeded if a rank has closed it. Otherwise the status is that of the rank that the node page records.
 int Supervisor::status_after_losses() const {
   if (some_closed_) return 0;
-  const int named = plan_.index_of(control_.failure_known_to(lost_.front()).peer);
-  const bool is_lost = std::find(lost_.begin(), lost_.end(), named) != lost_.end();
-  return status_of(at(is_lost ? named : lost_.front()).wait_status);
+  const int named = plan_.index_of(control_.failure_known_to(lost_.front().rank).peer);
+  const auto cause = std::find_if(lost_.begin(), lost_.end(), [named](const Loss& each) { return each.rank == named; });
+  return status_of((cause != lost_.end() ? *cause : lost_.front()).wait_status);
 }
 
 /// If a rank dies or aborts, the others fail within a millisecond. Their exits may be seen here before that rank's exit
 /// or its abort message.
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& notice) {
   suspect_ = -1;
+  if (notice.ok()) {  // the job may have another control plane, whose processes name the cause
+    suspect_ = rank;
+    for (int steps = 0; steps < plan_.options.ranks && at(suspect_).cause >= 0; ++steps) suspect_ = at(suspect_).cause;
+    return suspect_ != rank && at(suspect_).state == State::running;
+  }
   if (notice.code == Code::aborted) return true;
   if (notice.code != Code::peer_failed || notice.peer < 0) return false;
   suspect_ = plan_.index_of(notice.peer);
   if (suspect_ < 0) return true;  // on another host
   return suspect_ != rank && at(suspect_).state == State::running;
+}
+
+void Supervisor::set_cause_of(pid_t pid, pid_t cause) {
+  const auto rank_of = [this](pid_t wanted) {
+    const auto found = std::find_if(ranks_.begin(), ranks_.end(), [=](const Rank& each) { return each.pid == wanted; });
+    return found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
+  };
+  const int rank = rank_of(pid);
+  if (rank >= 0 && at(rank).cause < 0 && pid != cause) at(rank).cause = rank_of(cause);
 }
 
 void Supervisor::set_cause(int rank) {
@@ -199,9 +240,22 @@ void Supervisor::spawn_failed(const KeeperEvent& event) {
   const char* hint = "";
   if (exec && missing) hint = " (its loader, or the interpreter in its first line, is missing)";
   if (std::strcmp(event.step, "fork") == 0) hint = " (too many processes: see ulimit -u)";
-  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank), plan_.program, event.step,
-                std::strerror(error), hint);
+  print_message("rank {} can't be started: {}: {}: {}{}", plan_.options.number(event.rank),
+                plan_.program_of(event.rank).file, event.step, std::strerror(error), hint);
   end_job(!exec ? exit_own_failure : missing ? exit_not_found : exit_not_executable, Term::now);
+}
+
+// ---- uncaught errors
+
+/// At once, since the queue of a socket is short.
+void Supervisor::take_uncaught() {
+  for (bootstrap::UncaughtError& error : uncaught_.take()) unprinted_.push_back(std::move(error));
+}
+
+/// At the end of the job, so that all ranks with the same error are in one text; with --keep-going after each rank.
+void Supervisor::print_uncaught() {
+  take_uncaught();
+  if (const std::string text = describe_uncaught(std::exchange(unprinted_, {})); !text.empty()) print_text(text);
 }
 
 // ---- messages of other threads
@@ -217,7 +271,9 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::failed:
     case SupervisorMessage::What::node_lost: break;  // only for Head
     case SupervisorMessage::What::command:
-      if (message.value == 0)
+      if (message.value == command_start_no_more)
+        has_member_ = false;
+      else if (message.value == command_describe)
         print_text(describe_ranks());
       else if (message.value == SIGTSTP || message.value == SIGCONT)
         keeper_.signal(message.value);  // the hmcrun that the user started stops itself
@@ -227,7 +283,12 @@ void Supervisor::handle(const SupervisorMessage& message) {
     case SupervisorMessage::What::store_lost:
       if (!status_ && others_run()) end_job(exit_own_failure, Term::after_the_notice);
       break;
-    case SupervisorMessage::What::output_done: output_done_ = true; break;
+    case SupervisorMessage::What::cause: set_cause_of(message.pid, message.value); break;
+    case SupervisorMessage::What::no_member: has_member_ = false; break;
+    case SupervisorMessage::What::output_done:
+      output_done_ = true;
+      if (message.value != 0 && !status_) status_ = exit_own_failure;
+      break;
   }
 }
 
@@ -261,6 +322,7 @@ void Supervisor::handle_signal(int signal) {
     return;
   }
   keeper_.signal(signal);
+  if (signal == SIGTERM && !kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
 }
 
 // ---- ends
@@ -298,7 +360,9 @@ std::string Supervisor::describe_ranks() const {
 std::string Supervisor::name_of(int rank) const {
   const std::string where = plan_.is_part() ? fmt::format("host {}", plan_.host)
                                             : fmt::format("node {}", plan_.places[static_cast<std::size_t>(rank)].node);
-  return fmt::format("rank {} (pid {}, {})", plan_.options.number(rank), at(rank).pid, where);
+  const std::string program = plan_.options.program_name(plan_.options.number(rank));
+  return fmt::format("rank {} ({}{}pid {}, {})", plan_.options.number(rank), program, program.empty() ? "" : ", ",
+                     at(rank).pid, where);
 }
 
 std::string Supervisor::describe(int rank) const {
@@ -307,7 +371,11 @@ std::string Supervisor::describe(int rank) const {
   if (state.state == State::ended) return fmt::format("{}: {}", name_of(rank), describe_end(state.wait_status));
   const ControlPlane::RankActivity seen = control_.activity_of(rank);
   // The started program may be a wrapper whose child is the rank.
-  const bool stopped = base::is_stopped(state.pid) || (seen.pid > 0 && base::is_stopped(seen.pid));
+  const auto is_stopped = [](pid_t pid) {
+    const std::optional<base::ProcessStat> process = pid > 0 ? base::stat_of(pid) : std::nullopt;
+    return process && process->is_stopped();
+  };
+  const bool stopped = is_stopped(state.pid) || is_stopped(seen.pid);
   return fmt::format("{}: {}{}{}", name_of(rank), stopped ? "stopped" : "running", seen.activity.empty() ? "" : ", ",
                      seen.activity);
 }

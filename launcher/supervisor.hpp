@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bootstrap/tcp/uncaught.hpp"
 #include "launcher/control.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/mailbox.hpp"
@@ -23,7 +24,7 @@ class Supervisor {
  public:
   /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
   Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-             TerminalInput input, bool output_pumped);
+             TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught);
   /// The exit status.
   int run();
   /// True after a second INT: don't wait for a slow reader of hmcrun's output.
@@ -35,6 +36,7 @@ class Supervisor {
     State state = State::waiting;
     pid_t pid = 0;
     int wait_status = 0;
+    int cause = -1;  ///< the rank whose failure it has named as the cause of its own
   };
   using MaybeDeadline = std::optional<base::Deadline>;
 
@@ -48,12 +50,16 @@ class Supervisor {
 
   void rank_ended(const KeeperEvent& event);
   bool may_be_a_consequence(int rank, const base::Status& notice);
+  void set_cause_of(pid_t pid, pid_t cause);
   void set_cause(int rank);
-  void go_on_without(int rank);
+  std::string no_replacement_of(int rank) const;
+  void go_on_without(int rank, bool starts_again);
   int status_after_losses() const;
   bool others_run() const;
   void spawn_failed(const KeeperEvent& event);
   void timed_out();
+  void take_uncaught();
+  void print_uncaught();
 
   enum class Term { now, after_the_notice };
   /// Ends the job with this status: TERM, and KILL 5 s later.
@@ -71,14 +77,21 @@ class Supervisor {
   Mailbox& mailbox_;
   int signals_;
   TerminalInput input_;
+  bootstrap::UncaughtErrors uncaught_;
+  std::vector<bootstrap::UncaughtError> unprinted_;
 
   std::vector<Rank> ranks_;
   std::optional<int> status_;  ///< the first cause
   int possible_cause_ = -1;    ///< a failed rank, whose failure may be a consequence
   int suspect_ = -1;           ///< the failure is a consequence of the end of this rank, or (-1) of an abort
   // --keep-going
-  std::vector<int> lost_;  ///< ranks that failed, in this order
+  struct Loss {
+    int rank;
+    int wait_status;
+  };
+  std::vector<Loss> lost_;  ///< the processes of ranks that failed, in this order
   int respawned_ = 0;
+  bool has_member_ = true;    ///< false: no process is left that could call Team::grow
   bool some_closed_ = false;  ///< a rank has closed the job and ended with 0
   int interrupts_ = 0;
   bool gone_ = false;

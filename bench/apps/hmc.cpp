@@ -119,13 +119,13 @@ class Hmc {
       for (std::size_t i = 0; i < faces_.size(); ++i)
         if (const apps::Face& face = faces_[i]; face.peer >= 0)
           requests_.push_back(
-              world_.irecv(face.receive[grid], face.count * sizeof(double), face.peer, static_cast<int>(i)));
+              world_.irecv_bytes(face.receive[grid], face.count * sizeof(double), face.peer, static_cast<int>(i)));
       for (std::size_t i = 0; i < faces_.size(); ++i) {
         const apps::Face& face = faces_[i];
         if (face.peer < 0) continue;
         if (face.packed) pack(static_cast<int>(i));
         requests_.push_back(
-            world_.isend(face.send[grid], face.count * sizeof(double), face.peer, static_cast<int>(i ^ 1)));
+            world_.isend_bytes(face.send[grid], face.count * sizeof(double), face.peer, static_cast<int>(i ^ 1)));
       }
       hmc::Request::wait_all(requests_);
       for (std::size_t i = 0; i < faces_.size(); ++i)

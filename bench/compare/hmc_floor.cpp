@@ -203,9 +203,9 @@ class Rows {
         },
         [this, peer = 1 - rank_] {
           std::uint64_t word = 7;
-          if (rank_ == 0) world_.send(&word, 8, peer, 1);
-          world_.recv(&word, 8, peer, 1);
-          if (rank_ == 1) world_.send(&word, 8, peer, 1);
+          if (rank_ == 0) world_.send_bytes(&word, 8, peer, 1);
+          world_.recv_bytes(&word, 8, peer, 1);
+          if (rank_ == 1) world_.send_bytes(&word, 8, peer, 1);
         },
         times_for(300), Limit::ratio(1.3));
   }

@@ -73,9 +73,9 @@ void message_ping_pong(Side& side, std::size_t bytes, int repeat) {
   const std::byte* const out = side.from(0, bytes);
   std::byte* const in = side.into(0, bytes);
   for (int i = 0; i < repeat; ++i) {
-    if (side.starts) side.team.send(out, bytes, side.peer, data_tag);
-    side.team.recv(in, bytes, side.peer, data_tag);
-    if (!side.starts) side.team.send(out, bytes, side.peer, data_tag);
+    if (side.starts) side.team.send_bytes(out, bytes, side.peer, data_tag);
+    side.team.recv_bytes(in, bytes, side.peer, data_tag);
+    if (!side.starts) side.team.send_bytes(out, bytes, side.peer, data_tag);
   }
 }
 
@@ -84,14 +84,14 @@ void message_windows(Side& side, std::size_t bytes, int repeat) {
   char done[4] = {};
   for (int i = 0; i < repeat; ++i) {
     for (int j = 0; j < side.window_size; ++j)
-      requests[static_cast<std::size_t>(j)] = side.starts
-                                                  ? side.team.isend(side.from(j, bytes), bytes, side.peer, data_tag)
-                                                  : side.team.irecv(side.into(j, bytes), bytes, side.peer, data_tag);
+      requests[static_cast<std::size_t>(j)] =
+          side.starts ? side.team.isend_bytes(side.from(j, bytes), bytes, side.peer, data_tag)
+                      : side.team.irecv_bytes(side.into(j, bytes), bytes, side.peer, data_tag);
     hmc::Request::wait_all(requests);
     if (side.starts)
-      side.team.recv(done, sizeof done, side.peer, done_tag);
+      side.team.recv_bytes(done, sizeof done, side.peer, done_tag);
     else
-      side.team.send(done, sizeof done, side.peer, done_tag);
+      side.team.send_bytes(done, sizeof done, side.peer, done_tag);
   }
 }
 
@@ -100,9 +100,9 @@ void messages_both_ways(Side& side, std::size_t bytes, int repeat) {
   for (int i = 0; i < repeat; ++i) {
     auto next = requests.begin();
     for (int j = 0; j < side.window_size; ++j)
-      *next++ = side.team.irecv(side.into(j, bytes), bytes, side.peer, data_tag);
+      *next++ = side.team.irecv_bytes(side.into(j, bytes), bytes, side.peer, data_tag);
     for (int j = 0; j < side.window_size; ++j)
-      *next++ = side.team.isend(side.from(j, bytes), bytes, side.peer, data_tag);
+      *next++ = side.team.isend_bytes(side.from(j, bytes), bytes, side.peer, data_tag);
     hmc::Request::wait_all(requests);
   }
 }

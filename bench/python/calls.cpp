@@ -61,7 +61,7 @@ int main() {
     if (rt.rank() != 0) world.send(data, peer);
   };
   show("round trip 8 B", time_of(world, 20000, [&] { round_trip(a); }));
-  show("sendrecv 8 B", time_of(world, 20000, [&] { world.sendrecv(a.data(), 8, peer, 0, b.data(), 8, peer); }));
+  show("sendrecv 8 B", time_of(world, 20000, [&] { world.sendrecv(a, peer, 0, b, peer); }));
   show("irecv, isend 8 B", time_of(world, 5000, [&] {
          hmc::Request received = world.irecv(b, peer), sent = world.isend(a, peer);
          received.wait();

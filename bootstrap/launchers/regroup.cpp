@@ -62,7 +62,8 @@ void Regroup::grow(std::chrono::nanoseconds timeout, const Build& build) {
 void Regroup::stand_by(const Build& build) {
   failed_attempts_ = 0;
   for (;;) {
-    const Decision decision = agree(Ballot::Step::stand_by, {}, {});
+    const Decision decision = agree(Ballot::Step::stand_by, {}, env_.timeout);
+    if (!decision.agreed) throw_failure(decision.code, "Runtime::init", first_->rank(), -1, decision.text);
     number_ = decision.number + 1;
     if (attempt("Runtime::init", decision, build)) return;
   }
@@ -76,8 +77,8 @@ Decision Regroup::agree(Ballot::Step step, const std::vector<RankProcess>& membe
 void Regroup::require_decided(const char* operation, const Decision& decision) const {
   if (decision.agreed) return;
   if (!decision.text.empty())
-    throw_failure(Code::mismatch, operation, first_->rank(), -1, decision.text,
-                  "every rank calls shrink() and grow() in the same order");
+    throw_failure(decision.code, operation, first_->rank(), -1, decision.text,
+                  decision.code == Code::mismatch ? "every rank calls shrink() and grow() in the same order" : "");
   if (!decision.missing.empty())
     throw_missing(operation, first_->rank(), {decision.missing.begin(), decision.missing.end()});
   for (const RankProcess& each : members_)

@@ -9,6 +9,7 @@
 #include <array>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/user_secret.hpp"
 
 namespace hmc::bootstrap {
 
@@ -36,8 +37,7 @@ std::string own_ip(int socket) {
 Access Access::of(const base::Env& env, std::string_view purpose) {
   Access access;
   access.has_secret = !env.secret.empty();
-  // Without a secret the key is public; admits() then restricts the peers to this machine.
-  if (access.has_secret) access.key = Secret::from_hex(env.secret);
+  access.key = access.has_secret ? Secret::from_hex(env.secret) : user_secret();
   if (!purpose.empty()) access.key = access.key.derive({base::as_bytes(purpose)});
   return access;
 }
@@ -58,7 +58,7 @@ bool Access::admits(int socket) const noexcept {
 std::string Access::refusal_of(int socket) const {
   if (admits(socket)) return {};
   return fmt::format("it is from another machine or user{}",
-                     has_secret ? "" : "; set the same HMC_SECRET on both sides to allow other machines");
+                     has_secret ? "" : "; set the same HMC_SECRET on both sides to allow others");
 }
 
 }  // namespace hmc::bootstrap

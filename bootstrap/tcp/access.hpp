@@ -1,4 +1,5 @@
-// Access: the key of connections between processes that HMC_SECRET admits, whether or not they are ranks of a job.
+// Access: the key of connections between processes, whether or not they are ranks of a job. HMC_SECRET is the key's
+// source; without it, the secret of the user: then only processes of one user on one machine connect.
 #pragma once
 
 #include <string>
@@ -9,10 +10,16 @@
 
 namespace hmc::bootstrap {
 
+/// The hint of errors: why the other side doesn't accept this one, or this side the other.
+inline constexpr const char* same_secret_hint =
+    "both sides need the same HMC_SECRET (64 hex digits: openssl rand -hex 32); without one, only processes of the "
+    "same user, machine and mount namespace are accepted";
+
 struct Access {
   Secret key;
-  bool has_secret = false;  ///< HMC_SECRET is set; else the key is public, and only processes of this machine connect
+  bool has_secret = false;  ///< HMC_SECRET is set; else the key is the user's, and the peers are on this machine
   /// The key for one purpose. Empty with HMC_SECRET: the secret itself, the key of hmcrun's store.
+  /// Without HMC_SECRET: see user_secret(). Throws Error{invalid_config}.
   static Access of(const base::Env& env, std::string_view purpose);
   /// Checks a connected socket. A Unix socket's other end must be a process of this user.
   bool admits(int socket) const noexcept;

@@ -12,6 +12,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::bootstrap {
 
@@ -19,7 +20,7 @@ namespace {
 
 /// After this time an incomplete round is sent to the store, so that the store can name the missing ranks.
 constexpr auto gather_for = std::chrono::milliseconds(20);
-/// See Events::will_report.
+/// A process that has closed its connection and goes on, or whose end isn't reported, counts as lost after this time.
 constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
@@ -96,26 +97,35 @@ std::string NodeAgent::refusal_of(int socket) {
   return peer_of(socket).uid == ::geteuid() ? "" : "it belongs to another user";
 }
 
-void NodeAgent::report_death(int rank, std::string cause) {
-  loop_.post([this, rank, cause = std::move(cause)] {
+void NodeAgent::report_death(int rank, std::string cause, std::string no_replacement) {
+  loop_.post([this, rank, cause = std::move(cause), no_replacement = std::move(no_replacement)] {
     // The rank's goodbye may be unread in its socket.
     const auto found = ranks_.find(rank);
     if (found != ranks_.end() && found->second.peer != nullptr) loop_.drain(*found->second.peer);
     unreported_.erase(rank);
     rank_lost(rank, cause, false);
+    if (!no_replacement.empty()) send_to_store(NoReplacement{rank, no_replacement});
   });
 }
 
-std::vector<int> NodeAgent::ranks_without_goodbye() {
+std::vector<int> NodeAgent::ranks_without_goodbye() { return ranks_that(false); }
+
+bool NodeAgent::has_goodbye(int rank) {
+  const std::vector<int> ranks = ranks_that(true);
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+/// The ranks that have joined, and have or haven't left.
+std::vector<int> NodeAgent::ranks_that(bool left) {
   struct Answer {
     std::vector<int> ranks;
     Completion done;
   };
   const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
-  loop_.post([this, answer] {
+  loop_.post([this, left, answer] {
     for (auto& [rank, local] : ranks_) {
       if (local.peer != nullptr) loop_.drain(*local.peer);  // its goodbye may be unread in the socket
-      if (!local.left) answer->ranks.push_back(rank);
+      if (local.left == left) answer->ranks.push_back(rank);
     }
     answer->done.set();
   });
@@ -149,13 +159,34 @@ void NodeAgent::on_end(ControlPeer& peer) {
                      true);
   std::string cause = fmt::format("rank {} ended without Runtime::close{}", peer.rank, why);
   if (!events_.will_report || failure_) return rank_lost(peer.rank, cause, true);
-  unreported_.insert_or_assign(peer.rank, Unreported{std::move(cause), base::Deadline::after(report_for)});
+  unreported_.insert_or_assign(peer.rank,
+                               Unreported{std::move(cause), ranks_[peer.rank].pid, base::Deadline::after(report_for)});
+}
+
+/// The pid of a rank whose end will be reported; 0 for a process that a rank's wrapper has started.
+pid_t NodeAgent::reported_process(const ControlPeer& peer) const {
+  if (!events_.will_report) return 0;
+  const pid_t pid = peer_of(peer.connection.fd()).pid;
+  pid_t ancestor = pid;
+  for (int level = 0; level < 3; ++level) {  // the keeper, its guard, the launcher
+    const std::optional<base::ProcessStat> process = base::stat_of(ancestor);
+    if (!process) return 0;
+    ancestor = process->parent;
+  }
+  return ancestor == ::getpid() ? pid : 0;
 }
 
 void NodeAgent::report_unreported() {
   for (auto next = unreported_.begin(); next != unreported_.end();) {
     const auto each = next++;
     if (!each->second.until.expired()) continue;
+    if (const pid_t pid = each->second.pid; pid != 0) {
+      const std::optional<base::ProcessStat> process = base::stat_of(pid);
+      if (!process || process->is_over) {  // the report comes
+        each->second.until = base::Deadline::after(report_for);
+        continue;
+      }
+    }
     rank_lost(each->first, each->second.cause, true);
     unreported_.erase(each);
   }
@@ -244,6 +275,11 @@ void NodeAgent::fail(const Notice& notice) {
 // ---- from ranks
 
 bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+  if (const auto cause = from.registered ? std::nullopt : decode<Cause>(frame)) {
+    if (events_.on_cause) events_.on_cause(peer_of(from.connection.fd()).pid, cause->pid);
+    loop_.drop(from);
+    return true;
+  }
   if (!from.registered) return handle_as<Join>(from, frame);
   // Before the table has arrived the members are unknown, so contributions can't be gathered.
   const bool early = members_.empty();
@@ -258,7 +294,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
     case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
-    case MessageType::vote: return ask_store<Vote>(from, frame);
+    case MessageType::vote: return handle_as<Vote>(from, frame);
     case MessageType::failure: return handle_as<Failure>(from, frame);
     case MessageType::state_query: return ask_store<StateQuery>(from, frame);
     case MessageType::report: return ask_store<Report>(from, frame);
@@ -280,14 +316,29 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   if (facts.rank < 0 || facts.rank >= job_size_) {
     return refuse(fmt::format("rank {} isn't in a job of {} ranks", facts.rank, job_size_));
   }
+  // A rank that has executed a program without Runtime::close is lost now, and not when the wait for a report ends.
+  const auto earlier = ranks_.find(facts.rank);
+  const bool is_executed =
+      earlier != ranks_.end() && earlier->second.pid != 0 && earlier->second.pid == peer_of(from.connection.fd()).pid;
+  if (is_executed || unreported_.contains(facts.rank)) {
+    unreported_.erase(facts.rank);
+    rank_lost(facts.rank, fmt::format("rank {} ended without Runtime::close", facts.rank), true);
+  }
   const bool replaces = !members_.empty() && ranks_.contains(facts.rank) && dead_.contains(facts.rank);
   if (replaces) {
     dead_.erase(facts.rank);
     from.registered = true;
     from.rank = facts.rank;
-    ranks_[facts.rank].peer = &from;
+    Local& local = ranks_[facts.rank];
+    if (local.peer != nullptr) {  // a child of the last process still has the connection
+      local.peer->registered = false;
+      loop_.drop(*local.peer);
+    }
+    local.peer = &from;
+    local.pid = reported_process(from);
+    ++local.life;
     send_to_store(Join{job_size_, {facts}});
-    from.connection.send(Page{page_.nonce(), true}, {page_fd_});
+    from.connection.send(Page{page_.nonce(), local.life}, {page_fd_});
     from.connection.send(table_);
     return true;
   }
@@ -296,9 +347,9 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
 
   from.registered = true;
   from.rank = facts.rank;
-  ranks_[facts.rank] = Local{&from, false};
+  ranks_[facts.rank] = Local{&from, false, 0, reported_process(from)};
   joining_.push_back(facts);
-  from.connection.send(Page{page_.nonce(), false}, {page_fd_});
+  from.connection.send(Page{page_.nonce(), 0}, {page_fd_});
   if (failure_) from.connection.send(*failure_);
   return true;
 }
@@ -378,6 +429,12 @@ bool NodeAgent::handle(ControlPeer& /*from*/, const Failure& message) {
   return true;
 }
 
+bool NodeAgent::handle(ControlPeer& from, Vote message) {
+  message.voter = {from.rank, ranks_[from.rank].life};
+  send_to_store(message);
+  return true;
+}
+
 bool NodeAgent::handle(ControlPeer& from, const Goodbye& /*message*/) {
   ranks_[from.rank].left = true;
   send_to_store(Goodbye{from.rank});
@@ -426,7 +483,10 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
     }
     case MessageType::decision: {
       const auto decision = decode<DecisionFor>(frame);
-      return decision && forward(decision->rank, frame.type, frame.payload);
+      const auto local = decision ? ranks_.find(decision->recipient.rank) : ranks_.end();
+      if (local == ranks_.end()) return false;
+      return local->second.life != decision->recipient.life ||  // that process has ended
+             forward(decision->recipient.rank, frame.type, frame.payload);
     }
     case MessageType::state_query: {
       const auto query = decode<StateQuery>(frame);

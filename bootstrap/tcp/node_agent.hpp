@@ -28,11 +28,14 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
     std::function<void(int rank, std::string_view cause)> on_rank_lost;
-    /// The caller is an ancestor of the ranks, and calls report_death with the signal or status of each rank that ends.
-    /// The agent waits a few milliseconds for that call: a rank's connection ends before its parent can reap the rank.
+    /// The ranks' parent is a grandchild of the caller (launcher/keeper.hpp), which calls report_death with the signal
+    /// or status of each rank that ends. A rank's connection ends before its parent can reap the rank, so the agent
+    /// waits for that call.
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
+    /// A process of this node fails because of another one: see tell_launcher.
+    std::function<void(int pid, int cause)> on_cause;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store
@@ -44,8 +47,9 @@ class NodeAgent final : private PeerLoop::Handler {
 
   const base::NodePage& page() const noexcept { return page_; }
   /// Called by the parent process when a rank of this node has exited. Raises the abort word and notifies the store.
-  /// Ignored after the rank's goodbye. From any thread.
-  void report_death(int rank, std::string cause);
+  /// Ignored after the rank's goodbye. `no_replacement`: why no process will be started in place of this one; empty:
+  /// one may be. From any thread.
+  void report_death(int rank, std::string cause, std::string no_replacement = {});
   /// Returns true when every rank of the node has sent its goodbye or the job has failed, and false at the deadline.
   bool wait_for_goodbyes(base::Deadline deadline) { return over_.wait(deadline); }
   /// Returns true when every rank of the node has sent its goodbye or has ended.
@@ -54,6 +58,8 @@ class NodeAgent final : private PeerLoop::Handler {
   /// Ranks of the node that joined and whose goodbye hasn't arrived yet. From any thread; waits for the agent's thread,
   /// at most a second.
   std::vector<int> ranks_without_goodbye();
+  /// True if the rank's goodbye has arrived. As ranks_without_goodbye.
+  bool has_goodbye(int rank);
 
   /// The abstract socket's name, for ranks of this job and node.
   static std::string socket_name(const Secret& secret, std::string_view node_label);
@@ -70,6 +76,8 @@ class NodeAgent final : private PeerLoop::Handler {
   struct Local {                  // a rank of this node
     ControlPeer* peer = nullptr;  // null: its connection has ended
     bool left = false;
+    std::uint32_t life = 0;  // the number of its earlier processes
+    pid_t pid = 0;           // if its end will be reported, see Events::will_report; else 0
   };
   struct LocalRound {  // this node's part of an allgather or barrier
     Contribution unsent;
@@ -86,6 +94,7 @@ class NodeAgent final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, Abort message);
   bool handle(ControlPeer& from, const Goodbye& message);
   bool handle(ControlPeer& from, const Failure& message);
+  bool handle(ControlPeer& from, Vote message);
   template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
     auto message = decode<Message>(frame);
     return message && handle(from, *std::move(message));
@@ -109,12 +118,14 @@ class NodeAgent final : private PeerLoop::Handler {
     flush_joins();  // the store must receive a rank's join before any other message about that rank
     if (store_ != nullptr) store_->connection.send(message);
   }
+  std::vector<int> ranks_that(bool left);
   void flush_joins();
   void send_to_ranks(MessageType type, const base::Bytes& payload);
   void fail_share(std::uint64_t round, int left);
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
   void report_unreported();
+  pid_t reported_process(const ControlPeer& peer) const;
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
@@ -136,6 +147,7 @@ class NodeAgent final : private PeerLoop::Handler {
   Table table_;  // for replacements
   struct Unreported {
     std::string cause;
+    pid_t pid;  // as Local::pid
     base::Deadline until;
   };
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report

@@ -29,6 +29,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::missing_query:
     case MessageType::lost:
     case MessageType::command:
+    case MessageType::cause:
     case MessageType::goodbye: return small;
     case MessageType::node_hello:
     case MessageType::round_failed:
@@ -37,6 +38,7 @@ std::optional<std::size_t> payload_limit(MessageType type) noexcept {
     case MessageType::failure:
     case MessageType::refusal:
     case MessageType::lookup:
+    case MessageType::no_replacement:
     case MessageType::share_result: return text;
     case MessageType::join:
     case MessageType::table:
@@ -67,7 +69,7 @@ const char* name_of(FrameFault fault) noexcept {
     case FrameFault::version: return "it uses another version of this protocol";
     case FrameFault::type: return "it sent a message that isn't allowed here";
     case FrameFault::length: return "it sent a message that is longer than allowed";
-    case FrameFault::mac: return "its message isn't authentic (another HMC_SECRET?)";
+    case FrameFault::mac: return "its message isn't authentic (another HMC_SECRET, or another user without one?)";
   }
   return "unknown fault";
 }

@@ -1,10 +1,11 @@
 // The control protocol: messages between ranks, node agents and the store, and the frames that carry them.
 //
 //   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote, failure,
-//                    state_query, report
+//                    state_query, report; from a process that isn't a rank of this control plane: cause
 //   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
 //                    failure, refusal, decision, lost, state_reply
-//   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death, state_reply
+//   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death, no_replacement,
+//                    state_reply
 //   store -> agent   welcome, then messages for the ranks, state_query, command
 #pragma once
 
@@ -54,6 +55,8 @@ enum class MessageType : std::uint16_t {
   state_query,
   state_reply,
   report,
+  no_replacement,
+  cause,
   store_call,  // shared_store_messages.hpp
   store_answer,
   store_event,
@@ -73,7 +76,7 @@ using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 // ---- frames
 
 inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 3;
+inline constexpr std::uint16_t protocol_version = 4;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
 /// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
@@ -167,9 +170,9 @@ struct Join {  // one rank from a rank; several from an agent
 
 struct Page {  // with the page's memfd
   std::uint64_t nonce = 0;
-  bool replaces = false;  ///< this process was started in place of a process of the rank that had ended
+  std::uint32_t life = 0;  ///< the number of earlier processes of this rank
   static constexpr auto type = MessageType::page;
-  static constexpr auto fields = std::tuple(&Page::nonce, &Page::replaces);
+  static constexpr auto fields = std::tuple(&Page::nonce, &Page::life);
 };
 
 struct Table {
@@ -317,16 +320,31 @@ struct Goodbye {
 struct Vote {
   Ballot ballot;
   std::uint64_t timeout_ms = 0;  ///< 0: none
-  std::int32_t rank = -1;
+  RankProcess voter;             ///< set by the agent
   static constexpr auto type = MessageType::vote;
-  static constexpr auto fields = std::tuple(&Vote::ballot, &Vote::timeout_ms, &Vote::rank);
+  static constexpr auto fields = std::tuple(&Vote::ballot, &Vote::timeout_ms, &Vote::voter);
 };
 
 struct DecisionFor {
   Decision decision;
-  std::int32_t rank = -1;  ///< the recipient
+  RankProcess recipient;  ///< not a later process of its rank
   static constexpr auto type = MessageType::decision;
-  static constexpr auto fields = std::tuple(&DecisionFor::decision, &DecisionFor::rank);
+  static constexpr auto fields = std::tuple(&DecisionFor::decision, &DecisionFor::recipient);
+};
+
+/// From hmcrun's agents: no process will be started in place of a rank's last one, which has ended.
+struct NoReplacement {
+  std::int32_t rank = -1;
+  std::string text;  ///< the reason
+  static constexpr auto type = MessageType::no_replacement;
+  static constexpr auto fields = std::tuple(&NoReplacement::rank, &NoReplacement::text);
+};
+
+/// From a process that hmcrun started, and whose job has another control plane: it fails because of another process.
+struct Cause {
+  std::int32_t pid = 0;
+  static constexpr auto type = MessageType::cause;
+  static constexpr auto fields = std::tuple(&Cause::pid);
 };
 
 struct Lost {  // the process of a rank has ended. Sent for each such process; `failure` only for the first
@@ -387,7 +405,7 @@ inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::num
                                                      &Ballot::text);
 template <>
 inline constexpr auto fields_of<Decision> = std::tuple(&Decision::number, &Decision::agreed, &Decision::members,
-                                                       &Decision::missing, &Decision::text);
+                                                       &Decision::missing, &Decision::text, &Decision::code);
 
 template <typename T>
 concept Number = std::is_integral_v<T> || std::is_enum_v<T>;

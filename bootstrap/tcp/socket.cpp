@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -277,6 +278,25 @@ ConnectResult connect_unix(std::string_view name, base::UniqueFd& out) {
   if (errno == ECONNREFUSED || errno == ENOENT) return ConnectResult::refused;
   if (errno == EAGAIN || errno == EINTR) return ConnectResult::busy;
   throw Error(Code::error, "connect", fmt::format("the node's socket: {}", std::strerror(errno)));
+}
+
+base::UniqueFd receive_datagrams_unix(std::string_view name) noexcept {
+  base::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  socklen_t length = 0;
+  const sockaddr_un address = abstract_name(name, length);
+  if (socket && ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) socket.reset();
+  return socket;
+}
+
+bool send_datagram_unix(std::string_view name, base::ByteView bytes) noexcept {
+  constexpr timeval limit{2, 0};
+  const base::UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return false;
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  socklen_t length = 0;
+  const sockaddr_un address = abstract_name(name, length);
+  return ::sendto(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+                  length) == static_cast<ssize_t>(bytes.size());
 }
 
 PeerIdentity peer_of(int socket) noexcept {

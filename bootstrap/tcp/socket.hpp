@@ -40,6 +40,11 @@ base::UniqueFd listen_unix(std::string_view name);
 enum class ConnectResult { connected, refused, busy };  ///< busy: the listener's queue is full
 ConnectResult connect_unix(std::string_view name, base::UniqueFd& out);
 
+/// A socket that receives datagrams under an abstract name. Empty if the system refuses it.
+base::UniqueFd receive_datagrams_unix(std::string_view name) noexcept;
+/// Blocks while the receiver's queue is full, at most 2 s. False if it wasn't sent.
+bool send_datagram_unix(std::string_view name, base::ByteView bytes) noexcept;
+
 struct PeerIdentity {
   uid_t uid = static_cast<uid_t>(-1);
   pid_t pid = 0;

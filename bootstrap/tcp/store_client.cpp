@@ -29,6 +29,7 @@ constexpr auto answer_within = std::chrono::seconds(60);
 }  // namespace
 
 std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, Timeout timeout) {
+  base::require_timeout(timeout, "Store::connect");
   const base::Env env = base::Env::from_process();
   const std::string address = given.empty() ? env.store : given;
   if (address.empty())
@@ -40,8 +41,7 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
   base::UniqueFd socket = bootstrap::connect_tcp(address, deadline);
   if (!access.admits(socket.get()))
     throw Error(Code::invalid_config, "Store::connect",
-                fmt::format("HMC_SECRET isn't set, and {} is another machine", address),
-                "set HMC_SECRET to the same 64 hex digits on both sides: openssl rand -hex 32");
+                fmt::format("HMC_SECRET isn't set, and {} is another machine", address), bootstrap::same_secret_hint);
   bootstrap::watch_host(socket.get(), base::Env::lost_host_s());
   ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client);
   StoreCall hello;
@@ -58,7 +58,7 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
       throw Error(Code::refused, "Store::connect",
                   fmt::format("{} closed the connection{}{}", address, connection.fault().empty() ? "" : ": ",
                               connection.fault()),
-                  "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
+                  bootstrap::same_secret_hint);
     if (deadline.expired()) throw Error(Code::timeout, "Store::connect", fmt::format("{} doesn't answer", address));
     bootstrap::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
   }
@@ -110,6 +110,7 @@ void Store::Client::send(StoreCall call) {
 }
 
 StoreAnswer Store::Client::call(const char* operation, StoreCall call, Timeout timeout, bool waits) {
+  base::require_timeout(timeout, operation);
   require_usable(operation);
   {
     const std::lock_guard guard(lock_);

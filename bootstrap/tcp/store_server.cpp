@@ -53,6 +53,7 @@ bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
     case MessageType::death: return handle_as<Death>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
     case MessageType::vote: return handle_as<Vote>(from, frame);
+    case MessageType::no_replacement: return handle_as<NoReplacement>(from, frame);
     case MessageType::failure: return handle_as<Failure>(from, frame);
     case MessageType::state_query: return handle_as<StateQuery>(from, frame);
     case MessageType::report: return handle_as<Report>(from, frame);
@@ -175,8 +176,14 @@ bool StoreServer::handle(ControlPeer& /*from*/, const Failure& message) {
   return true;
 }
 
+bool StoreServer::handle(ControlPeer& /*from*/, const NoReplacement& message) {
+  if (!in_job(message.rank)) return false;
+  send_decisions(agreements_.no_replacement(message.rank, message.text));
+  return true;
+}
+
 bool StoreServer::handle(ControlPeer& from, const Vote& message) {
-  if (!lives_at(message.rank, from)) return false;
+  if (!lives_at(message.voter.rank, from)) return false;
   for (const RankProcess& each : message.ballot.members)
     if (!in_job(each.rank)) return false;
   send_decisions(agreements_.vote(message));
@@ -207,7 +214,7 @@ bool StoreServer::handle(ControlPeer& /*from*/, const StateReply& message) {
 }
 
 /// Nodes report the same wait at about the same time, and again after twice that time. The store prints the first
-/// report, with the ranks of all nodes that are in no call.
+/// report, with the ranks of all nodes that haven't joined or are in no call that waits.
 bool StoreServer::handle(ControlPeer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;
@@ -217,7 +224,8 @@ bool StoreServer::handle(ControlPeer& from, const Report& message) {
   report_.emplace(PendingReport{id, message, {}, 0, base::Deadline::after(states_for)});
   std::map<ControlPeer*, std::vector<std::int32_t>> by_home;
   for (int rank = 0; rank < size_; ++rank)
-    if (home(rank) != nullptr) by_home[home(rank)].push_back(rank);
+    if (home(rank) != nullptr && !agreements_.has_ended(rank) && !rounds_.has_left(rank))
+      by_home[home(rank)].push_back(rank);
   report_->missing_replies = by_home.size();
   for (auto& [agent, ranks] : by_home) agent->connection.send(StateQuery{id, for_store, std::move(ranks)});
   return true;
@@ -227,21 +235,38 @@ void StoreServer::print_report() {
   const PendingReport report = *std::exchange(report_, std::nullopt);
   constexpr std::size_t most = 16;
   std::string text = report.message.text;
+  std::vector<int> absent;
+  for (int rank = 0; rank < size_ && joined_ < size_; ++rank)
+    if (facts_[static_cast<std::size_t>(rank)].rank < 0) absent.push_back(rank);
+  if (!absent.empty())
+    text += fmt::format("; {} {} joined the job", list_ranks(absent), absent.size() == 1 ? "hasn't" : "haven't");
   std::size_t idle = 0;
-  for (const base::RankState& each : report.states)
-    if (each.activity == base::Activity::computing && ++idle <= most) text += "; " + base::text_of(each);
+  for (const base::RankState& each : report.states) {
+    // `starting`: in Runtime::init, but not in one of its waits for other ranks.
+    const bool is_idle = each.activity == base::Activity::computing || each.activity == base::Activity::starting;
+    if (absent.empty() && is_idle && ++idle <= most) text += "; " + base::text_of(each);
+  }
   if (idle > most) text += fmt::format("; and {} more", idle - most);
-  if (idle == 0) text += "; all ranks are in HMC's calls";
+  const std::string cycle = base::text_of_deadlock(report.states, report.message.waited_ms);
+  if (!cycle.empty())
+    text += "; " + cycle;
+  else if (idle == 0 && absent.empty())
+    text += "; all ranks are in HMC's calls";
   base::Log(base::LogLevel::warn, report.message.rank).warn("{}", text);
 }
 
 void StoreServer::send_decisions(const std::vector<DecisionFor>& decisions) {
+  if (has_member_ && agreements_.has_no_member()) {
+    has_member_ = false;
+    if (events_.on_no_member) events_.on_no_member();
+  }
   for (const DecisionFor& each : decisions)
-    if (ControlPeer* const agent = home(each.rank)) agent->connection.send(each);
+    if (ControlPeer* const agent = home(each.recipient.rank)) agent->connection.send(each);
 }
 
 void StoreServer::rank_ended(int rank) {
   if (agreements_.has_ended(rank)) return;
+  keys_.forget(rank);  // a later process of this rank must not get the reply
   send_to_all(Lost{agreements_.process(rank)});
   send_decisions(agreements_.end(rank));
   finish_if_all_gone();
@@ -270,6 +295,7 @@ bool StoreServer::handle(ControlPeer& from, const Goodbye& message) {
   if (!lives_at(message.rank, from)) return false;
   keys_.forget(message.rank);
   for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
+  send_decisions(agreements_.leave(message.rank));
   if (rounds_.left() == static_cast<std::size_t>(size_)) over_.set();
   finish_if_all_gone();
   return true;
@@ -293,7 +319,11 @@ void StoreServer::on_end(ControlPeer& peer) {
       fmt::format("the connection to the node of {} ended{}{}", list_ranks(lost), fault.empty() ? "" : ": ", fault);
   if (events_.on_node_lost) events_.on_node_lost(lost.front(), text);
   fail({Code::peer_failed, host == lost.end() ? lost.front() : *host, 0, std::move(text)});
-  for (const int rank : lost) rank_ended(rank);
+  for (const int rank : lost) {
+    rank_ended(rank);
+    // Only a launcher has this event, and it starts no agent again.
+    if (events_.on_node_lost) send_decisions(agreements_.no_replacement(rank, "its host is lost"));
+  }
 }
 
 void StoreServer::fail(Notice notice) {

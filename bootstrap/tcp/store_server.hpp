@@ -26,6 +26,8 @@ class StoreServer final : private PeerLoop::Handler {
     std::function<void(int rank, std::string text)> on_failure;
     /// The connection to the agent of ranks that haven't left has ended. `rank`: one of them.
     std::function<void(int rank, std::string text)> on_node_lost;
+    /// No process is left that could call grow(), so no rank can be replaced any more.
+    std::function<void()> on_no_member;
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
@@ -58,6 +60,7 @@ class StoreServer final : private PeerLoop::Handler {
   bool handle(ControlPeer& from, const Goodbye& message);
   bool handle(ControlPeer& from, const Failure& message);
   bool handle(ControlPeer& from, const Vote& message);
+  bool handle(ControlPeer& from, const NoReplacement& message);
   bool handle(ControlPeer& from, const StateQuery& message);
   bool handle(ControlPeer& from, const StateReply& message);
   bool handle(ControlPeer& from, const Report& message);
@@ -95,6 +98,7 @@ class StoreServer final : private PeerLoop::Handler {
   StoreRounds rounds_;
   StoreKeys keys_;
   StoreAgreements agreements_;
+  bool has_member_ = true;
   std::optional<Failure> failure_;
   struct PendingReport {
     std::uint64_t id = 0;  // of the query to the agents

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bootstrap/common.hpp"
 
@@ -121,56 +122,104 @@ std::vector<std::int32_t> StoreAgreements::missing(const Agreement& agreement) c
   for (const RankProcess& each : agreement.members) {
     members.insert(each.rank);
     some_gone = some_gone || is_gone(each);
-    if (!is_gone(each) && !agreement.voted.contains(each.rank)) ranks.push_back(each.rank);
+    if (!is_gone(each) && !agreement.voted.contains(each)) ranks.push_back(each.rank);
   }
   if (agreement.step != Ballot::Step::grow || some_gone) return ranks;
-  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
-    if (!members.contains(rank) && !standing_by_.contains(rank)) ranks.push_back(rank);
+  for (std::int32_t rank = 0; rank < size(); ++rank)
+    if (!members.contains(rank) && !at(rank).stands_by) ranks.push_back(rank);
   return ranks;
+}
+
+/// True if a rank without a replacement will never have one; `text` names the rank and the reason.
+bool StoreAgreements::is_hopeless(const Agreement& agreement, const std::vector<std::int32_t>& missing,
+                                  std::string& text) const {
+  if (agreement.step != Ballot::Step::grow) return false;
+  // First all members vote, so that all get the same decision, and a different call is a mismatch.
+  for (const RankProcess& each : agreement.members)
+    if (!agreement.voted.contains(each)) return false;
+  for (const std::int32_t rank : missing) {
+    if (!has_ended(rank) || at(rank).no_replacement.empty()) continue;
+    text = fmt::format("no process will replace rank {}: {}", rank, at(rank).no_replacement);
+    return true;
+  }
+  return false;
 }
 
 std::vector<DecisionFor> StoreAgreements::vote(const Vote& vote) {
   used_ = true;
+  if (is_gone(vote.voter)) return {};
   const Ballot& ballot = vote.ballot;
   if (ballot.step == Ballot::Step::stand_by) {
-    standing_by_.insert(vote.rank);
+    change(vote.voter.rank, [](Rank& rank) {
+      rank.stands_by = true;
+      rank.is_member = false;  // it was one until its attempt failed
+    });
     return decide_ready();
   }
-  if (const auto late = failed_.find(ballot.number); late != failed_.end()) return {{late->second, vote.rank}};
+  if (const auto late = failed_.find(ballot.number); late != failed_.end()) return {{late->second, vote.voter}};
   const auto [found, is_new] =
-      open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}});
+      open_.try_emplace(ballot.number, Agreement{ballot.step, ballot.members, {}, true, {}, {}, {}});
   Agreement& agreement = found->second;
-  agreement.voted.insert(vote.rank);
+  agreement.voted.insert(vote.voter);
   if (agreement.step != ballot.step || agreement.members != ballot.members) {
     agreement.ok = false;
     agreement.text = "the ranks called shrink() and grow() in different orders";
+    agreement.code = Code::mismatch;
     return decide(found);
   }
   if (is_new && vote.timeout_ms != 0)
     agreement.deadline = base::Deadline::after(std::chrono::milliseconds(vote.timeout_ms));
-  if (!ballot.ok && agreement.ok) agreement.text = ballot.text;
+  if (!ballot.ok && agreement.ok) {
+    agreement.text = ballot.text;
+    agreement.code = Code::error;
+  }
   agreement.ok = agreement.ok && ballot.ok;
   return decide_ready();
 }
 
 std::vector<DecisionFor> StoreAgreements::end(int rank) {
   if (has_ended(rank)) return {};
-  ended_[static_cast<std::size_t>(rank)] = true;
-  standing_by_.erase(rank);
+  change(rank, [](Rank& each) {
+    each.ended = true;
+    each.stands_by = false;
+  });
+  return decide_ready();
+}
+
+std::vector<DecisionFor> StoreAgreements::leave(int rank) {
+  change(rank, [](Rank& each) { each.left = true; });
+  return decide_ready();
+}
+
+std::vector<DecisionFor> StoreAgreements::no_replacement(int rank, std::string text) {
+  at(rank).no_replacement = std::move(text);
   return decide_ready();
 }
 
 void StoreAgreements::replace(int rank) {
-  ++life_[static_cast<std::size_t>(rank)];
-  ended_[static_cast<std::size_t>(rank)] = false;
+  change(rank, [](Rank& each) { each = Rank{each.life + 1, false, false, false, false, {}}; });
 }
 
 std::vector<DecisionFor> StoreAgreements::decide_ready() {
   std::vector<DecisionFor> decisions;
   for (auto next = open_.begin(); next != open_.end();) {
     const auto each = next++;  // decide() erases it
-    if (!missing(each->second).empty()) continue;
+    const std::vector<std::int32_t> waits_for = missing(each->second);
+    std::string text;
+    if (is_hopeless(each->second, waits_for, text)) {
+      each->second.ok = false;
+      each->second.text = text;
+      each->second.code = Code::unavailable;
+    } else if (!waits_for.empty()) {
+      continue;
+    }
     for (DecisionFor& one : decide(each)) decisions.push_back(std::move(one));
+  }
+  if (!has_no_member()) return decisions;
+  for (std::int32_t rank = 0; rank < size(); ++rank) {
+    if (!std::exchange(at(rank).stands_by, false)) continue;
+    const Decision refused{0, false, {}, {}, "all ranks that could call grow() have ended", Code::unavailable};
+    decisions.push_back({refused, process(rank)});
   }
   return decisions;
 }
@@ -195,17 +244,17 @@ int StoreAgreements::left_ms() const noexcept {
 
 std::vector<DecisionFor> StoreAgreements::decide(Open::iterator which) {
   const Agreement& agreement = which->second;
-  Decision decision{which->first, agreement.ok, {}, missing(agreement), agreement.text};
+  Decision decision{which->first, agreement.ok, {}, missing(agreement), agreement.text, agreement.code};
   bool some_gone = false;
   for (const RankProcess& each : agreement.members) {
     some_gone = some_gone || is_gone(each);
-    if (!is_gone(each) && agreement.voted.contains(each.rank)) decision.members.push_back(each);
+    if (!is_gone(each) && agreement.voted.contains(each)) decision.members.push_back(each);
   }
   if (!decision.missing.empty() || (some_gone && agreement.step != Ballot::Step::shrink)) decision.agreed = false;
-  if (agreement.step == Ballot::Step::grow && decision.agreed) {
+  const bool grows = agreement.step == Ballot::Step::grow && decision.agreed;
+  if (grows) {
     decision.members.clear();
-    for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(life_.size()); ++rank)
-      decision.members.push_back(process(rank));
+    for (std::int32_t rank = 0; rank < size(); ++rank) decision.members.push_back(process(rank));
   }
   if (!decision.missing.empty()) {  // decided without these ranks: they get the decision when they vote
     constexpr std::size_t most_remembered = 64;
@@ -213,12 +262,15 @@ std::vector<DecisionFor> StoreAgreements::decide(Open::iterator which) {
     failed_[decision.number] = decision;
   }
   std::vector<DecisionFor> decisions;
-  for (const std::int32_t rank : agreement.voted) decisions.push_back({decision, rank});
-  if (agreement.step == Ballot::Step::grow && decision.agreed) {
+  for (const RankProcess& each : agreement.voted)
+    if (!is_gone(each)) decisions.push_back({decision, each});
+  if (grows) {
     // A rank of the team can't stand by, so no recipient is listed twice.
-    for (const std::int32_t rank : standing_by_)
-      if (!agreement.voted.contains(rank)) decisions.push_back({decision, rank});
-    standing_by_.clear();
+    for (std::int32_t rank = 0; rank < size(); ++rank) {
+      change(rank, [](Rank& each) { each.is_member = true; });
+      if (std::exchange(at(rank).stands_by, false) && !agreement.voted.contains(process(rank)))
+        decisions.push_back({decision, process(rank)});
+    }
   }
   open_.erase(which);
   return decisions;

@@ -69,16 +69,21 @@ class StoreKeys {
 /// ended.
 class StoreAgreements {
  public:
-  explicit StoreAgreements(int job_size) : life_(static_cast<std::size_t>(job_size)), ended_(life_.size()) {}
+  explicit StoreAgreements(int job_size) : ranks_(static_cast<std::size_t>(job_size)), members_(ranks_.size()) {}
 
-  RankProcess process(int rank) const noexcept { return {rank, life_[static_cast<std::size_t>(rank)]}; }
-  bool has_ended(int rank) const noexcept { return ended_[static_cast<std::size_t>(rank)]; }
+  RankProcess process(int rank) const noexcept { return {rank, at(rank).life}; }
+  bool has_ended(int rank) const noexcept { return at(rank).ended; }
   bool were_used() const noexcept { return used_; }
+  /// True if no process is left that could call grow(): only replacements that wait for it. This is final.
+  bool has_no_member() const noexcept { return members_ == 0; }
 
   // Each returns the decisions to send.
   std::vector<DecisionFor> vote(const Vote& vote);
-  std::vector<DecisionFor> end(int rank);  ///< the rank's process has ended
-  std::vector<DecisionFor> expire();       ///< decides the agreements whose deadlines have passed
+  std::vector<DecisionFor> end(int rank);    ///< the rank's process has ended
+  std::vector<DecisionFor> leave(int rank);  ///< the rank has sent its goodbye
+  /// No process will replace the rank's last one, which has ended.
+  std::vector<DecisionFor> no_replacement(int rank, std::string text);
+  std::vector<DecisionFor> expire();  ///< decides the agreements whose deadlines have passed
   /// A new process has joined as this rank, whose last process has ended.
   void replace(int rank);
   /// The time until expire() has work; -1: none.
@@ -88,25 +93,41 @@ class StoreAgreements {
   struct Agreement {
     Ballot::Step step{};
     std::vector<RankProcess> members;
-    std::set<std::int32_t> voted;
+    std::set<RankProcess> voted;
     bool ok = true;
     std::string text;
+    Code code = Code::success;
     std::optional<base::Deadline> deadline;
   };
   using Open = std::map<std::uint64_t, Agreement>;
-
-  bool is_gone(const RankProcess& one) const noexcept {
-    return one.life != life_[static_cast<std::size_t>(one.rank)] || has_ended(one.rank);
+  struct Rank {
+    std::uint32_t life = 0;      // of its last process
+    bool ended = false;          // the last process
+    bool left = false;           // it has sent its goodbye
+    bool is_member = true;       // of the current world, or may become one; false for a replacement that waits for grow
+    bool stands_by = false;      // a replacement that has voted for the next grow
+    std::string no_replacement;  // the reason why no further process will come; empty: one may come
+    bool can_vote() const noexcept { return is_member && !ended && !left; }
+  };
+  template <typename Change> void change(int rank, Change change) {
+    members_ -= at(rank).can_vote() ? 1 : 0;
+    change(at(rank));
+    members_ += at(rank).can_vote() ? 1 : 0;
   }
+
+  Rank& at(int rank) noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Rank& at(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
+  std::int32_t size() const noexcept { return static_cast<std::int32_t>(ranks_.size()); }
+  bool is_gone(const RankProcess& one) const noexcept { return one != process(one.rank) || has_ended(one.rank); }
   std::vector<std::int32_t> missing(const Agreement& agreement) const;
+  bool is_hopeless(const Agreement& agreement, const std::vector<std::int32_t>& missing, std::string& text) const;
   std::vector<DecisionFor> decide_ready();
   std::vector<DecisionFor> decide(Open::iterator which);
 
-  std::vector<std::uint32_t> life_;  // by rank
-  std::vector<bool> ended_;          // by rank: its last process
+  std::vector<Rank> ranks_;
+  std::size_t members_;  // number of ranks that can_vote()
   Open open_;
-  std::set<std::int32_t> standing_by_;
-  std::map<std::uint64_t, Decision> failed_;  // for votes that arrive after the deadline, or after a mismatch
+  std::map<std::uint64_t, Decision> failed_;  // for votes that arrive after the decision
   bool used_ = false;
 };
 

@@ -404,11 +404,14 @@ Decision TcpBootstrap::agree(const Ballot& ballot, std::chrono::nanoseconds time
   const bool has_deadline = timeout > std::chrono::nanoseconds::zero() && timeout != base::Env::no_timeout;
   const auto ms = has_deadline ? std::max<std::int64_t>(1, std::chrono::ceil<milliseconds>(timeout).count()) : 0;
   throw_if_over(operation);
-  send(Vote{ballot, static_cast<std::uint64_t>(ms), mine_.rank});
+  send(Vote{ballot, static_cast<std::uint64_t>(ms), {mine_.rank, 0}});
   const bool stands_by = ballot.step == Ballot::Step::stand_by;
-  // The store keeps the deadline, so that all ranks get the same decision.
-  (void)wait(operation, Deadline::after(base::Env::no_timeout),
-             [&] { return decision_ && (stands_by || decision_->number == ballot.number); });
+  const auto decided = [&] { return decision_ && (stands_by || decision_->number == ballot.number); };
+  if (!wait(operation, Deadline::after(stands_by && has_deadline ? timeout : base::Env::no_timeout), decided)) {
+    if (!stands_by) fail(Code::timeout, operation, "the program interrupted the wait");
+    fail(Code::timeout, "Runtime::init",
+         "this process replaces an earlier one of its rank, and the other ranks haven't called Team::grow");
+  }
   return *std::exchange(decision_, std::nullopt);
 }
 
@@ -518,7 +521,8 @@ void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
       if (const auto page = decode<Page>(frame); page && fds.size() == 1) {
         page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),
                                       page->nonce);
-        replaces_ = recovering_ = page->replaces;
+        replaces_ = recovering_ = page->life > 0;
+        requests_ = std::uint64_t{page->life} << 32;  // a reply to an earlier process has another number
       }
       return;
     case MessageType::table:

@@ -285,9 +285,6 @@ CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* o
 CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t largest, std::size_t element) {
   CollectiveArgs args = alltoallv_args(team, in, out, sent, received, element);
-  if (args.call.largest > largest)
-    throw Error(Code::invalid_argument, "alltoallv",
-                fmt::format("a count of {} is larger than the largest, {}", args.call.largest, largest));
   // Far above any buffer, and far below the limit of the pieces' lengths.
   constexpr std::size_t most = std::size_t{1} << 48;
   if (largest > most / element)
@@ -295,7 +292,6 @@ CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* o
                 fmt::format("a largest count of {} elements of {} bytes is more than there can be", largest, element));
   args.call.largest = largest;
   args.compares_as = team.rank();
-  args.signature = Signature::alltoallv(args.call.element_bytes, largest);
   return args;
 }
 

@@ -56,7 +56,7 @@ CollectiveArgs allgatherv_args(const rma::TeamCore& team, const void* in, void* 
 /// The ranks determine the largest count and compare the counts during the call.
 CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t element);
-/// All ranks pass the same `largest`. The call compares the counts.
+/// All ranks pass the same `largest`. The call compares it and the counts.
 CollectiveArgs alltoallv_args(const rma::TeamCore& team, const void* in, void* out, const Layout& sent,
                               const Layout& received, std::size_t largest, std::size_t element);
 

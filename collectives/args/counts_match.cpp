@@ -43,6 +43,35 @@ void combine_counts(void* accumulated, const void* next, std::size_t count, DTyp
   }
 }
 
+void combine_started_counts(void* accumulated, const void* next, std::size_t count, DType, void*) {
+  for (std::size_t i = 0; i < count; ++i) {
+    StartedCounts all, other;
+    std::memcpy(&all, static_cast<std::byte*>(accumulated) + i * sizeof all, sizeof all);
+    std::memcpy(&other, static_cast<const std::byte*>(next) + i * sizeof other, sizeof other);
+    combine_counts(&all.counts, &other.counts, 1, DType::located_i64, nullptr);
+    all.least_largest = std::min(all.least_largest, other.least_largest);
+    all.most_largest = std::max(all.most_largest, other.most_largest);
+    all.least_turns = std::min(all.least_turns, other.least_turns);
+    all.most_turns = std::max(all.most_turns, other.most_turns);
+    std::memcpy(static_cast<std::byte*>(accumulated) + i * sizeof all, &all, sizeof all);
+  }
+}
+
+Error wrong_largest_error(const rma::TeamCore& team, const char* operation, const StartedCounts& all) {
+  const bool differs = all.least_largest != all.most_largest;
+  ErrorDetail detail;
+  detail.code = differs ? Code::mismatch : Code::invalid_argument;
+  detail.operation = operation;
+  detail.rank = team.fabric().rank;
+  detail.message = differs ? fmt::format("the ranks passed a `largest` of {} to {} to an alltoallv", all.least_largest,
+                                         all.most_largest)
+                           : fmt::format("all ranks passed a `largest` of {} to an alltoallv", all.most_largest);
+  fmt::format_to(std::back_inserter(detail.message), "; the largest count that two ranks exchange is {}",
+                 all.counts.largest);
+  detail.hint = "pass that count, the same on every rank; nothing was moved";
+  return Error(std::move(detail));
+}
+
 CountMismatch first_count_mismatch(int rank, std::span<const std::size_t> sent,
                                    std::span<const std::size_t> received) noexcept {
   CountMismatch mine;

@@ -27,6 +27,18 @@ CountsOf counts_of(int rank, std::span<const std::size_t> sent, std::span<const 
 /// ReduceFunction for CountsOf; commutative.
 void combine_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
+/// As CountsOf, for a call in which the callers pass the largest count of any pair.
+struct StartedCounts {
+  CountsOf counts;
+  std::uint64_t least_largest = 0, most_largest = 0;  ///< passed by a rank
+  std::uint64_t least_turns = 0, most_turns = 0;      ///< which the ranks have reserved by it
+  bool largest_is_right() const noexcept { return least_largest == most_largest && counts.largest <= most_largest; }
+};
+/// ReduceFunction for StartedCounts; commutative.
+void combine_started_counts(void* accumulated, const void* next, std::size_t count, DType type, void* context);
+/// The error names what the ranks passed, and the largest count.
+Error wrong_largest_error(const rma::TeamCore& team, const char* operation, const StartedCounts& all);
+
 /// Mismatched pairs: the number of receivers with a mismatched pair, and the first such pair of each of the lowest
 /// receivers. The size is constant, so it fits any team's scratch. Plain data.
 struct CountMismatch {

@@ -19,15 +19,14 @@ const char* name_of(Kind kind) noexcept {
     case Kind::scan: return "scan";
     case Kind::exscan: return "exscan";
     case Kind::setup: return base::name_of(base::SetupCall::other);
+    case Kind::plan: return "Plan::start";
   }
   return "unknown";
 }
 
 std::string Signature::text_of_elements() const {
-  const std::uint64_t largest = word_ & 0xffffffffU;
   const std::uint64_t element = ((word_ >> 32) & root_mask) | ((word_ >> 54) & 31U) << 13 | ((word_ >> 49) & 31U) << 18;
-  const bool says_largest = (word_ & non_blocking_bit) != 0;
-  return fmt::format("elements of {} bytes{}", element, says_largest ? fmt::format(", at most {}", largest) : "");
+  return fmt::format("elements of {} bytes", element);
 }
 
 std::string Signature::text() const {
@@ -43,8 +42,12 @@ std::string Signature::text() const {
   };
   switch (kind()) {
     case Kind::setup:
-      return setup() == base::SetupCall::window_close ? fmt::format("Window::close of window {}", count)
-                                                      : base::name_of(setup());
+      if (setup() == base::SetupCall::window_close || setup() == base::SetupCall::context)
+        return fmt::format("{} of window {}", base::name_of(setup()), count);
+      return base::name_of(setup());
+    case Kind::plan:
+      return fmt::format("{} of plan {} ({}{})", name_of(kind()), count, name_of(static_cast<Kind>(op)),
+                         irregular ? "v" : "");
     case Kind::none:
     case Kind::barrier: return name;
     case Kind::alltoall:

@@ -25,6 +25,7 @@ enum class Kind : std::uint8_t {
   scan,
   exscan,
   setup,  ///< a step of the creation or close of a team or window
+  plan,   ///< start of a plan; the plan's collective follows as the next call
 };
 const char* name_of(Kind kind) noexcept;
 /// The activity that a wait in such a call publishes. Inline, because every wait uses it.
@@ -63,18 +64,23 @@ class Signature {
                      static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
                      folded);
   }
-  /// In alltoallv the counts differ between ranks. Only the element size and, if the callers pass it, the largest count
-  /// are equal on all ranks. Bits of the element size above 23 are folded into the count like bits of a root above 13.
-  static constexpr Signature alltoallv(std::uint32_t element, std::uint64_t largest = 0) {
+  /// In alltoallv the counts differ between ranks, and the call itself compares them. Only the element size is in the
+  /// word. Its bits above 23 are folded into the count like bits of a root above 13.
+  static constexpr Signature alltoallv(std::uint32_t element) {
     const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
-    return make(Kind::alltoall, largest, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
-                element >> 18 & 31U)
+    return make(Kind::alltoall, 0, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U), element >> 18 & 31U)
         .irregular();
   }
-  /// A step in the creation or close of an object. `form`: the collective of this step. `count`: the length of the
-  /// data; in a barrier, the id of the window that is closed.
-  static constexpr Signature make(base::SetupCall what, std::uint64_t count, int form = 0) {
-    return make(Kind::setup, count, form, DType::u8, static_cast<unsigned>(what));
+  /// A step in the creation or close of an object. `form`: the collective of this step. `number`: the id of the window
+  /// that is closed or gets a context; else 0.
+  static constexpr Signature make(base::SetupCall what, std::uint64_t number, int form = 0) {
+    return make(Kind::setup, number, form, DType::u8, static_cast<unsigned>(what));
+  }
+  /// The start of a plan. `number`: counts the team's plans in the order of their creation. Plans with equal arguments
+  /// differ in it, and a started plan differs from a non-blocking call.
+  static constexpr Signature plan_start(std::uint64_t number, Signature collective) {
+    const Signature start = make(Kind::plan, number, 0, DType::u8, static_cast<unsigned>(collective.kind()));
+    return Signature(start.word_ | (collective.word_ & irregular_bit));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
   constexpr Signature non_blocking() const { return Signature(word_ | non_blocking_bit); }
@@ -92,7 +98,8 @@ class Signature {
     return static_cast<base::SetupCall>(static_cast<unsigned>(word_ >> 49) & 31U);
   }
   /// "allreduce(4096 x f32, sum)", "broadcast(100 bytes, root 2)", "iallgather(8 bytes)",
-  /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)".
+  /// "gatherv(counts with hash b6696402, root 2)", "alltoallv(elements of 8 bytes)",
+  /// "Plan::start of plan 2 (allreduce)".
   std::string text() const;
 
  private:

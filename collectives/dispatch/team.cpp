@@ -34,6 +34,7 @@ namespace {
 
 Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::Fabric::Regroup which,
                Timeout timeout) {
+  base::require_timeout(timeout, operation);
   if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   rma::Fabric& fabric = core->fabric();
   if (fabric.is_forked()) base::throw_forked(operation, fabric.rank);
@@ -393,6 +394,7 @@ void Plan::release() noexcept {
   if (operation_ != nullptr && team_->collectives != nullptr && !team_->fabric().is_forked())
     static_cast<collectives::State&>(*team_->collectives).schedules().release_kept(*operation_);
   operation_ = nullptr;
+  static_cast<void>(request_.release());  // the run goes on
 }
 
 void Plan::start() {

@@ -14,10 +14,10 @@ namespace hmc::collectives {
 /// rank's own part of the team's arena. Ranks of the node read it there if `valid` is 1. Other ranks get it in
 /// summaries.
 struct FailureReport {
-  static constexpr int most_calls = 48;
+  static constexpr int most_calls = 56;
   /// Number of reported calls before the failed call. A rank that waits for no peer may be ahead of the others by the
-  /// number of board slots plus the number of areas.
-  static constexpr std::uint64_t before = 43;
+  /// number of board slots plus the number of areas, in which the start of a plan counts twice.
+  static constexpr std::uint64_t before = 51;
 
   std::uint64_t valid = 0;  ///< 1: the other fields are written. Stored last, with release
   std::uint64_t code = 0;

@@ -40,7 +40,7 @@ class Ledger {
 
 /// Numbers the calls from 1. Stores one word, a hash of all calls in order: ranks that made the same calls have the
 /// same word. Ranks compare it in arrival lines (node engine), in the stamps of messages (network engine), and in the
-/// questions of long waits.
+/// questions of long waits. The start of a plan adds two entries: the plan's number and its collective.
 ///
 /// Stores some hundred of the last calls, plus the number of calls in flight. No other rank can wait in an older call,
 /// because the guards (see Numbering) and the slots of boards limit how far a rank can be ahead of the others.
@@ -49,12 +49,12 @@ class Ledger {
 class History {
  public:
   void add(Signature signature) noexcept {
-    word_ = (word_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
-    word_ ^= word_ >> 32;
-    ++calls_;
-    entries_[calls_ & (entries_.size() - 1)] = {signature, word_};
-    ledger_->add(calls_, signature);
+    append(signature);
     ranks_calls_->store(ranks_calls_->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  void add_plan(Signature start, Signature collective) noexcept {
+    append(start);
+    add(collective);
   }
   /// Sets the counter of this rank's calls on all teams, in its line of the node page.
   void count_in(std::atomic<std::uint64_t>& ranks_calls) noexcept { ranks_calls_ = &ranks_calls; }
@@ -67,9 +67,9 @@ class History {
     add(signature);
     return word_;
   }
-  /// Keeps enough entries for this many calls in flight.
+  /// Keeps enough entries for this many calls in flight. Each may be a plan's.
   void make_room(std::size_t under_way) noexcept {
-    if (under_way + remembered <= entries_.size()) [[likely]]
+    if (2 * under_way + remembered <= entries_.size()) [[likely]]
       return;
     try {
       std::vector<Entry> more(2 * entries_.size());
@@ -99,6 +99,13 @@ class History {
     const std::lock_guard guard(*shared);
     add(signature);
     return word_;
+  }
+  void append(Signature signature) noexcept {
+    word_ = (word_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
+    word_ ^= word_ >> 32;
+    ++calls_;
+    entries_[calls_ & (entries_.size() - 1)] = {signature, word_};
+    ledger_->add(calls_, signature);
   }
   static constexpr std::size_t remembered = 256;
   struct Entry {

@@ -78,7 +78,7 @@ void TeamFailure::publish() noexcept {
     const int peer = Relay::partner(rank_, size_, k);
     std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
     const Status sent =
-        rma::begin_put_signal(window_, peer, 0, nullptr, 0, FailureArea::alarm_offset, alarm.word(), ticket);
+        rma::begin_notify(window_, peer, 0, nullptr, 0, FailureArea::alarm_offset, alarm.word(), ticket);
     static_cast<void>(sent);  // a peer that can't be reached has its own failure
     rma::nudge(window_, peer);
   }
@@ -112,8 +112,8 @@ void TeamFailure::relay() noexcept {
       sent_.push_back(std::make_unique<Sent>(Sent{relay_.summary(), message.peer, 0}));
       Sent& sent = *sent_.back();
       const std::uint64_t to = area_.slot_offset(message.slot);
-      const Status begun = rma::begin_put_signal(window_, message.peer, to + FailureArea::summary_in_slot,
-                                                 &sent.summary, sizeof sent.summary, to, 1, sent.ticket);
+      const Status begun = rma::begin_notify(window_, message.peer, to + FailureArea::summary_in_slot, &sent.summary,
+                                             sizeof sent.summary, to, 1, sent.ticket);
       if (!begun.ok()) sent.ticket = 0;  // a peer that can't be reached has its own failure
       rma::nudge(window_, message.peer);
     } catch (const std::bad_alloc&) {

@@ -122,7 +122,8 @@ void LongWaits::send_question(Asker& asker, int peer, std::uint64_t question, st
   const Arena& arena = team_.arena_;
   const std::uint64_t offset =
       arena.failures().question_offset(static_cast<std::uint32_t>(team_.rank_) % slots, &asker == &started_ ? 0 : 1);
-  const Status sent = rma::begin_put_signal(arena.window(), peer, 0, nullptr, 0, offset, question, ticket);
+  // The peer may complete the call, drop the team, and receive the question afterwards.
+  const Status sent = rma::begin_notify(arena.window(), peer, 0, nullptr, 0, offset, question, ticket);
   static_cast<void>(sent);  // the death of an unreachable peer is reported elsewhere
   rma::nudge(arena.window(), peer);
 }

@@ -1,6 +1,9 @@
 // ScheduleTeam: non-blocking and persistent operations.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "collectives/network/schedule_team.hpp"
@@ -27,6 +30,7 @@ Operation& ScheduleTeam::allocate_operation() {
   }
   Operation& taken = *free_.back();
   free_.pop_back();
+  taken.plan_number = 0;
   return taken;
 }
 
@@ -107,12 +111,15 @@ Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
   return failure_.ok() ? Status::in_progress() : failure_.status();
 }
 
-/// Two failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, and an output that
-/// couldn't be copied to this rank's device. Called outside of the waiter's loop over its progress sources.
+/// Three failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, a wrong `largest`
+/// of one, and an output that couldn't be copied to this rank's device. Called outside of the waiter's loop over its
+/// progress sources.
 Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
   if (active_.empty()) unshare();
   count_mismatch_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
+  wrong_largest_ = operation.wrong_largest_ticket == ticket ? &operation : nullptr;
   if (count_mismatch_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
+  if (wrong_largest_ != nullptr) return Status::failure(Code::invalid_argument, "`largest` is wrong");
   return operation.lost_ticket == ticket ? operation.lost : Status{};
 }
 
@@ -128,9 +135,28 @@ void ScheduleTeam::abandon(std::uint64_t) noexcept {
   if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) fail_locked(aborted);
 }
 
+void ScheduleTeam::dropped(std::uint64_t ticket, const char* call) noexcept {
+  const auto guard = hold();
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) {
+    fail_locked(aborted);
+    return;
+  }
+  const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
+  if (!failure_.ok() || operation.ticket != ticket || !operation.under_way) return;
+  try {
+    const std::string team = team_.is_world() ? "the world" : fmt::format("a team, as its rank {}", rank_);
+    const std::string what = fmt::format("{} on {} of {} ranks", operation.args().signature.text(), team, size_);
+    fail_locked(rma::abort_dropped(fabric_, what));
+  } catch (const std::exception&) {  // no memory for the text
+    fail_locked(rma::abort_dropped(fabric_, call));
+  }
+}
+
 void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
   if (const Operation* const met = std::exchange(count_mismatch_, nullptr))
     throw count_mismatch_error(team_, operation, met->count_mismatch, met->my_count_mismatch());
+  if (const Operation* const met = std::exchange(wrong_largest_, nullptr))
+    throw wrong_largest_error(team_, operation, met->counts());
   throw_error(status, operation);
 }
 
@@ -151,6 +177,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
     }
     taken.keep_plans(plans_);
     taken.is_kept = true;
+    taken.plan_number = ++created_plans_;
     taken.copies = std::move(copies);
     operation = &taken;
     return {};

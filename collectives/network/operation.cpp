@@ -132,6 +132,10 @@ Call Operation::piece_call(std::uint64_t first) {
 /// Pieces with equal parameters share a plan: all but the last piece of a vector; in a v-form, consecutive pieces in
 /// which no rank's block ends.
 void Operation::keep_plans(Plans& plans) {
+  const auto exceeds = [&](std::uint64_t each) { return each > total_; };
+  if (args_.compares_as >= 0 &&
+      (std::ranges::any_of(whole_.counts, exceeds) || std::ranges::any_of(whole_received_.counts, exceeds)))
+    return;  // every run reports that `largest` is wrong
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts, received;
   for (std::uint64_t i = 0; i < pieces_; ++i) {
@@ -162,11 +166,13 @@ void Operation::start(bool blocking) noexcept {
   running_ = false;
   stream_reached_ = false;
   compares_ = args_.compares_as >= 0 && !counts_match_;
-  if (compares_) counts_ = counts_of(args_.compares_as, whole_.counts, whole_received_.counts);
+  if (compares_)
+    counts_ = {counts_of(args_.compares_as, whole_.counts, whole_received_.counts), total_, total_, turns(), turns()};
 }
 
-/// Piece 0: an allreduce of all ranks' count summaries. After a mismatch, piece 1 sends each rank the counts that its
-/// peers send to it, and piece 2 combines the mismatched pairs. The scratch of each piece doesn't grow with the team.
+/// Piece 0: an allreduce of all ranks' count summaries. If the counts don't match, piece 1 sends each rank the counts
+/// that its peers send to it, and piece 2 combines the mismatched pairs. The scratch of each piece doesn't grow with
+/// the team.
 Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept {
   Call call;
   call.count = 1;
@@ -178,7 +184,7 @@ Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept
     algorithm = "pairwise";
   } else {
     call.collective = Collective::allreduce;
-    call.element_bytes = piece == 0 ? sizeof(CountsOf) : sizeof(CountMismatch);
+    call.element_bytes = piece == 0 ? sizeof(StartedCounts) : sizeof(CountMismatch);
     call.type = DType::located_i64;
     call.in_place = true;
   }
@@ -191,7 +197,7 @@ Status Operation::load_comparison(Plans& plans) {
   args.call = piece.call;
   args.reducer.type = piece.call.type;
   args.reducer.element = piece.call.element_bytes;
-  args.reducer.function = piece_ == 0 ? combine_counts : combine_count_mismatches;
+  args.reducer.function = piece_ == 0 ? combine_started_counts : combine_count_mismatches;
   const void* in = &counts_;
   void* out = &counts_;
   if (piece_ == 1) {
@@ -211,9 +217,14 @@ Status Operation::load_comparison(Plans& plans) {
 }
 
 Status Operation::load(Plans& plans) {
-  if (compares_ && piece_ > 0) counts_match_ = counts_.balance == 0;
+  const bool is_right = counts_.largest_is_right();
+  if (compares_ && piece_ > 0) {
+    counts_match_ = is_right && counts_.counts.balance == 0;
+    if (!is_right) wrong_largest_ticket = ticket;
+    if (counts_.least_turns != counts_.most_turns) return Status::failure(Code::invalid_argument, largest_differs);
+  }
   const bool tells = compares_ && piece_ > 0 && !counts_match_;
-  if (compares_ && (piece_ == 0 || (tells && piece_ <= reporting_pieces))) return load_comparison(plans);
+  if (compares_ && (piece_ == 0 || (tells && is_right && piece_ <= reporting_pieces))) return load_comparison(plans);
   const std::uint64_t piece = tells ? pieces_ : piece_ - (compares_ ? 1 : 0);
   const std::uint64_t first = piece * length_;
   if (stages_ && piece == 0) stage_input();

@@ -30,9 +30,10 @@ class StreamPosition {
 /// is split into ranges. If every rank has a block, a piece is a part of each block (a v-form with displacements). One
 /// thread.
 ///
-/// The first piece of a non-blocking alltoallv is an allreduce that compares all counts. If they don't match, two more
-/// pieces report the pairs to all ranks, and no data moves. An operation uses all its reserved turns, if necessary by
-/// pieces without steps, because every rank must run the same guards.
+/// The first piece of a non-blocking alltoallv is an allreduce that compares all counts and `largest`. If counts don't
+/// match, two more pieces report the pairs to all ranks, and no data moves. If `largest` is wrong, no data moves
+/// either. An operation uses all its reserved turns, if necessary by pieces without steps, because every rank must run
+/// the same guards. If the ranks have reserved different numbers of turns, the team fails.
 class Operation {
  public:
   explicit Operation(const Arena& arena) : runner_(arena) {}
@@ -61,8 +62,13 @@ class Operation {
   std::uint64_t ticket = 0;  ///< of the current run
   bool under_way = false;
   bool is_kept = false;                     ///< persistent: owned by a Plan, not reused after completion
+  std::uint64_t plan_number = 0;            ///< of a Plan: counts the team's plans from 1; 0: not persistent
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match
   CountMismatch count_mismatch;             ///< mismatched pairs of all ranks
+  std::uint64_t wrong_largest_ticket = 0;   ///< of the run whose `largest` was wrong
+  const StartedCounts& counts() const noexcept { return counts_; }  ///< of all ranks, after the first piece
+  /// The ranks have reserved different numbers of turns, so the team fails.
+  bool has_different_turns() const noexcept { return compares_ && counts_.least_turns != counts_.most_turns; }
   const CountMismatch& my_count_mismatch() const noexcept { return mine_; }
   std::unique_ptr<device::HostCopies> copies;  ///< the buffers in args(), if the host can't access the caller's
   std::unique_ptr<StreamPosition> place;       ///< position in a device stream, if the call is ordered by one
@@ -115,10 +121,11 @@ class Operation {
   bool running_ = false;
   bool stages_ = false;
   bool stream_reached_ = false;
+  static constexpr const char* largest_differs = "the ranks passed different values of `largest` to an alltoallv";
   static constexpr std::uint64_t reporting_pieces = 2;
   bool compares_ = false;      // in this run
-  bool counts_match_ = false;  // set if an earlier run of the same plan found matching counts
-  CountsOf counts_;
+  bool counts_match_ = false;  // set if an earlier run of the same plan found matching counts and a right `largest`
+  StartedCounts counts_;
   std::vector<std::uint64_t> sent_counts_;
   CountMismatch mine_;
   std::vector<std::byte> staged_;  // in-place alltoall: a copy of the input, which the output would overwrite

@@ -155,7 +155,11 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
 
 void ScheduleTeam::record_call(Operation& operation, Signature signature) noexcept {
   history_.make_room(active_.size());
-  history_.add(signature);
+  if (operation.plan_number != 0) {
+    history_.add_plan(Signature::plan_start(operation.plan_number, signature), signature);
+  } else {
+    history_.add(signature);
+  }
   operation.call_number = history_.calls();
   operation.history = history_.word();
 }
@@ -271,6 +275,7 @@ int ScheduleTeam::step(By who) noexcept {
     operation.outcome = status;
     operation.drop_plan();
     if (!status.ok()) {
+      if (operation.has_different_turns()) different_largest_ = operation.counts();
       fail_locked(status, operation.call_number);
       break;
     }
@@ -389,7 +394,8 @@ const Status& ScheduleTeam::fail_locked(const Status& status, std::uint64_t call
   }
   failure_.record(status, report_on(call != 0 ? call : oldest_call()), alarm);
   for (Operation* const operation : active_) operation->abandon();
-  if (!is_of_the_job) failure_.publish();
+  // Different values of `largest` fail every rank at the same step: no report is needed.
+  if (!is_of_the_job && !different_largest_) failure_.publish();
   return failure_.status();
 }
 
@@ -430,9 +436,16 @@ FailureReport ScheduleTeam::report_on(std::uint64_t call) const noexcept {
     if (const std::uint64_t each = report.first + i; history_.has(each))
       report.signatures[i] = history_.signature_of(each).word();
   // Calls in flight that the history has dropped.
-  for (const Operation* const operation : active_)
-    if (const std::uint64_t i = operation->call_number - report.first; i < FailureReport::most_calls)
-      report.signatures[i] = operation->args().signature.word();
+  const auto add = [&](std::uint64_t number, Signature signature) {
+    if (const std::uint64_t i = number - report.first; i < FailureReport::most_calls)
+      report.signatures[i] = signature.word();
+  };
+  for (const Operation* const operation : active_) {
+    const Signature signature = operation->args().signature;
+    add(operation->call_number, signature);
+    if (operation->plan_number != 0)
+      add(operation->call_number - 1, Signature::plan_start(operation->plan_number, signature));
+  }
   return report;
 }
 
@@ -480,6 +493,7 @@ bool ScheduleTeam::is_closing(int world_rank) noexcept {
 }
 
 void ScheduleTeam::throw_error(const Status& status, const char* operation, std::size_t bytes) {
+  if (different_largest_) throw wrong_largest_error(team_, operation, *different_largest_);
   const Status cause = failure().ok() ? status : explain();
   if (cause.code != Code::mismatch)
     if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause.peer)) try {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -53,9 +54,10 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
                      std::unique_ptr<StreamPosition> place = nullptr) noexcept;
   base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  /// Called when a request is destroyed. The collective continues, except after a peer's death or an abort: then the
+  /// Called when a request is given up. The collective continues, except after a peer's death or an abort: then the
   /// caller gets that error and frees the buffers.
   void abandon(std::uint64_t ticket) noexcept override;
+  void dropped(std::uint64_t ticket, const char* call) noexcept override;
   // Relaxed: callers only check if the count changes. test() orders the access to the data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
@@ -165,7 +167,10 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   Operation blocking_;
   std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
   std::vector<Operation*> free_;
-  const Operation* count_mismatch_ = nullptr;  // the operation whose mismatch a test has just reported
+  std::uint64_t created_plans_ = 0;
+  const Operation* count_mismatch_ = nullptr;       // the operation whose mismatch a test has just reported
+  const Operation* wrong_largest_ = nullptr;        // likewise, of a `largest`
+  std::optional<StartedCounts> different_largest_;  // the cause of the team's failure
   bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
   int source_index_ = 0;
   std::vector<std::uint64_t> taken_;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t staging_at_most = std::size_t{16} << 20;
 
 // The rank that is furthest ahead may detect a mismatch first. Its report must include the other ranks' present calls.
-static_assert(FailureReport::before >= turns + Arena::areas);
+static_assert(FailureReport::before >= turns + 2 * Arena::areas);
 
 }  // namespace
 

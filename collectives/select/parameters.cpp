@@ -4,10 +4,10 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -111,8 +111,12 @@ bool read_parameters(std::string_view text, const MachineKey* key, CostParameter
 bool read_file(const std::string& path, std::string& text) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return false;
-  text.assign(std::istreambuf_iterator<char>(in), {});
-  return !in.bad();
+  constexpr std::size_t longest = std::size_t{16} << 20;  // a device may never end
+  std::array<char, 4096> part{};
+  text.clear();
+  while (text.size() <= longest && (in.read(part.data(), part.size()) || in.gcount() > 0))
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  return !in.bad() && text.size() <= longest;
 }
 
 bool write_whole(const std::string& path, std::string_view text) noexcept {

@@ -33,7 +33,7 @@ std::string text_of(const schedule::CostParameters& parameters, const MachineKey
 bool read_parameters(std::string_view text, const MachineKey* key, schedule::CostParameters& parameters,
                      std::string& why_not);
 
-/// Reads a whole file; false if it can't be read.
+/// Reads a whole file; false if it can't be read, or is longer than 16 MiB, as a device is.
 bool read_file(const std::string& path, std::string& text);
 /// Writes the file atomically: a temporary file in the same folder, then rename. Creates folders. False on failure.
 bool write_whole(const std::string& path, std::string_view text) noexcept;

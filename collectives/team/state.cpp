@@ -75,6 +75,7 @@ std::exception_ptr State::close() {
   if (team_.is_world()) {
     unheard = rma::barrier_before_close(team_.fabric(), team_.exchange());
     have_met = schedules_->failure().ok();
+    if (have_met && unheard == nullptr && team_.messages != nullptr) team_.messages->report_unreceived();
     if (!have_met) team_.use_exchange(nullptr);
   }
   if (const auto last = std::move(streams)) {  // destroyed with its words on return, also after an exception

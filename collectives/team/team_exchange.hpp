@@ -24,7 +24,6 @@ class TeamExchange final : public base::Exchange {
 
  private:
   void run(const CollectiveArgs& args);
-  base::SetupCall what() const noexcept { return team_.fabric().operation.call(); }
   std::vector<base::Bytes> gather_long(base::ByteView mine, const std::vector<std::uint64_t>& lengths);
 
   const rma::TeamCore& team_;

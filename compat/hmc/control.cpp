@@ -174,7 +174,8 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
     loop->add_listener(file_->take());
   }
   if (port != 0 && transport_ != CtrlTransport::uds && !access_.has_secret)
-    log_.warn("control: HMC_SECRET isn't set, so {} accepts connections from this machine only", with_port(ip, port));
+    log_.warn("control: HMC_SECRET isn't set, so {} accepts only processes of this user on this machine",
+              with_port(ip, port));
   loop_ = std::move(loop);  // before its thread starts, because on_frame() uses loop_
   try {
     loop_->start("hmc-control");
@@ -244,8 +245,7 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
 void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const std::string& mine) {
   if (!access_.admits(socket.get()))
     throw Error(access_.has_secret ? Code::refused : Code::invalid_config, "control",
-                fmt::format("{} is on another machine or belongs to another user", name),
-                "set the same HMC_SECRET on both sides");
+                fmt::format("{} is on another machine or belongs to another user", name), bootstrap::same_secret_hint);
   const std::string stated = mine.empty() ? "@" + bootstrap::own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
   connection.send_encoded(type_of(ControlType::introduction),
@@ -258,7 +258,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
     throw Error(
         Code::refused, "control",
         fmt::format("{} ended the handshake{}{}", name, connection.fault().empty() ? "" : ": ", connection.fault()),
-        "HMC_SECRET must be the same on both sides");
+        bootstrap::same_secret_hint);
   }
   base::ByteReader in(frame->payload);
   Instance instance{};
@@ -277,7 +277,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
   const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   if (!access_.has_secret && is_numeric(ip) && !is_own(ip))
     throw Error(Code::invalid_config, "control", fmt::format("{} is on another machine, and HMC_SECRET isn't set", ip),
-                "set the same HMC_SECRET on both sides");
+                bootstrap::same_secret_hint);
   const bool near = transport_ != CtrlTransport::tcp && is_own(ip);
   if (!near && transport_ == CtrlTransport::uds)
     throw Error(Code::unavailable, "control", fmt::format("{} isn't an address of this machine", ip),

@@ -64,7 +64,7 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
       throw Error(
           Code::refused, "connectTo",
           fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ", connection.fault()),
-          "both sides need the same HMC_SECRET; without one, only processes of this machine are accepted");
+          bootstrap::same_secret_hint);
     }
     if (deadline.expired()) throw Error(Code::timeout, "connectTo", fmt::format("{} doesn't answer", from));
     bootstrap::move_or_sleep(connection, deadline.left_ms());
@@ -115,7 +115,7 @@ void Peers::listen(const std::string& ip, std::uint16_t port) {
   for (const std::uint8_t each : random_array<Token>()) name += fmt::format("{:02x}", each);
   base::UniqueFd local = bootstrap::listen_unix(name);
   if (!access_.has_secret && !ip.starts_with("127.") && ip != "::1" && ip != "localhost") {
-    log_.warn("initServer: HMC_SECRET isn't set, so {} accepts processes of this machine only",
+    log_.warn("initServer: HMC_SECRET isn't set, so {} accepts only processes of this user on this machine",
               address_text({ip, actual}));
   }
   {
@@ -173,7 +173,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
   base::UniqueFd socket = bootstrap::connect_tcp(at, deadline);
   if (!access_.admits(socket.get())) {
     throw Error(Code::invalid_config, "connectTo", fmt::format("HMC_SECRET isn't set, and {} is another machine", at),
-                "set HMC_SECRET to the same 64 hex digits on both sides: openssl rand -hex 32");
+                bootstrap::same_secret_hint);
   }
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
 

@@ -53,7 +53,8 @@ struct Peer {
 };
 
 /// Each pair of Communicators has one connection, authenticated with HMC_SECRET. Without HMC_SECRET only processes of
-/// this machine connect. If both sides connect at once, the connection of the side with the lower uid remains.
+/// this user on this machine connect. If both sides connect at once, the connection of the side with the lower uid
+/// remains.
 /// Threads: any. One service thread accepts connections and detects the end of peers.
 class Peers final : private bootstrap::PeerLoop::Handler {
  public:

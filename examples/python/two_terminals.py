@@ -4,7 +4,7 @@ by a control message. The server changes the array, and the client reads it back
   terminal 1:  python two_terminals.py server 10.0.0.1
   terminal 2:  python two_terminals.py client 10.0.0.1       the server's address
 
-On two machines set the same secret first: export HMC_SECRET=<64 hex digits, made by `openssl rand -hex 32`>
+On two machines, or as two users, set the same secret first: export HMC_SECRET=<64 hex digits, made by `openssl rand -hex 32`>
 """
 
 import array

@@ -24,8 +24,8 @@ enum class ConnType { RDMA, UCX };
 ///  - a call without a port: NOT_FOUND if several peers have the IP
 ///
 /// CONNECTIONS. Each pair of Communicators has one connection, even if both sides connect. Both sides may transfer.
-/// HMC_SECRET authenticates connections. Without HMC_SECRET only processes of this machine are accepted: any user's
-/// over TCP, the same user's over Unix sockets.
+/// HMC_SECRET authenticates connections. Without HMC_SECRET only processes of the same user on this machine are
+/// accepted: see StoreService.
 ///
 /// TRANSPORT. On one node: shared memory. Otherwise by the ConnType of the first initServer() or connectTo():
 ///  - RDMA: ibverbs. Without a usable RDMA device UCX or TCP, and the reason is logged once.
@@ -110,7 +110,7 @@ class HMC_API Communicator {
   // ---- control messages, through the process's CtrlSocketManager
   //  - NOT_FOUND: no such peer
   //  - TIMEOUT: nothing listens at the address, or the peer hasn't connected or answered in time
-  //  - INVALID_CONFIG: a bad address, an address in use, or a peer on another machine without HMC_SECRET
+  //  - INVALID_CONFIG: a bad address, an address in use, or a peer of another machine without HMC_SECRET
   //  - UNSUPPORT: CTRL_TRANSPORT excludes the address
   //  - ERROR: the peer has disconnected, died or refused, or its message isn't a tag
   status_t ctrlSend(CtrlId peer, std::uint64_t tag);

@@ -23,6 +23,7 @@ class HMC_API ConnBuffer {
  public:
   /// Allocates `size` bytes on device `device_id` of `type`. MemoryType::DEFAULT: the accelerator's memory
   /// if the machine has one, else host memory. Error{unsupported}, with the reason, if this machine has no such memory.
+  /// Error{out_of_memory}, before any memory is taken, if the machine or the cgroup has less host memory available.
   ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::DEFAULT);
   /// Uses existing memory without a copy, for example cudaMalloc's or a tensor's: `size` bytes from `address`, which is
   /// a multiple of 8. `mem_type` and `device_id` are detected. This ConnBuffer and windows over it keep `owner`; if it

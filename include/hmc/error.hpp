@@ -49,6 +49,7 @@ struct ErrorDetail {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   bool has_extent = false;  ///< offset and size are set
+  bool is_agreed = false;   ///< for HMC's own use: all ranks of the team throw this error in the same call
   int sys_errno = 0;
   std::string message;  ///< the cause
   std::string hint;     ///< a suggested fix; may be empty

@@ -9,6 +9,7 @@
  * - Structs start with struct_size, which the caller sets to the struct's sizeof. Later versions may append fields.
  *   Programs compiled with this version keep working.
  * - Timeouts are in nanoseconds. HMC_JOB_TIMEOUT means the runtime's deadline (HMC_TIMEOUT_S).
+ *   Any other negative timeout is HMC_INVALID_ARGUMENT.
  * - Threads: one at a time per runtime, and one at a time per buffer. hmc_last_error() is per thread.
  */
 #ifndef HMC_HMC_C_H
@@ -232,7 +233,8 @@ HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* cou
 HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
 
 /* ---- ConnBuffer */
-/* Allocates memory, zeroed. Local. HMC_UNSUPPORTED if this machine has no such memory. */
+/* Allocates memory, zeroed. Local. HMC_UNSUPPORTED if this machine has no such memory. HMC_OUT_OF_MEMORY if the machine
+ * or the cgroup has less host memory available. */
 HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type type, hmc_buffer_t* buffer);
 /* Uses existing memory without a copy: see hmc::ConnBuffer::borrow. It must outlive the buffer and windows over it. */
 HMC_C_API hmc_code hmc_buffer_borrow(void* address, size_t size, hmc_buffer_t* buffer);
@@ -314,7 +316,7 @@ typedef struct hmc_strides {
   size_t remote_pitch;
 } hmc_strides;
 
-/* A transfer or a collective in flight: plain bytes, passed and copied by value.
+/* An operation in flight: plain bytes, passed and copied by value. Nothing detects that a request is dropped.
  * - All zeros is an empty request. A request becomes empty when its completion is reported.
  * - After hmc_window_close, a test or wait of the window's requests returns HMC_CLOSED.
  * - A request must not be used after hmc_window_destroy, or after hmc_team_destroy of its collective's team. */
@@ -471,7 +473,8 @@ HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
  * their new numbers are in the old order. HMC_UNAVAILABLE if the process that ran the store or this node's agent has
  * ended: see Team::shrink. */
 HMC_C_API hmc_code hmc_team_shrink(hmc_team_t world);
-/* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow. */
+/* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow.
+ * HMC_UNAVAILABLE, at once: hmcrun doesn't start a rank again. */
 HMC_C_API hmc_code hmc_team_grow(hmc_team_t world, int64_t timeout_ns);
 /* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);
@@ -562,7 +565,9 @@ HMC_C_API hmc_code hmc_exscan(hmc_team_t team, const void* in, void* out, size_t
  * - The runtime's progress thread executes collectives while the rank computes. HMC_PROGRESS=caller: there is no
  *   progress thread, and collectives progress only while the rank waits or tests.
  * - Only the caller's thread calls a user-defined reduction, in its waits and tests.
- * - hmc_ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. */
+ * - hmc_ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. If it is too
+ *   small or differs, every rank gets an error that names the right value: HMC_INVALID_ARGUMENT, or HMC_MISMATCH if it
+ *   differs. */
 HMC_C_API hmc_code hmc_ibarrier(hmc_team_t team, hmc_request_t* request);
 HMC_C_API hmc_code hmc_ibroadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_request_t* request);
 HMC_C_API hmc_code hmc_iallgather(hmc_team_t team, const void* in, void* out, size_t bytes, hmc_request_t* request);
@@ -595,7 +600,8 @@ HMC_C_API hmc_code hmc_iexscan(hmc_team_t team, const void* in, void* out, size_
 
 /* Persistent collectives: hmc_plan_X checks the arguments and builds the schedule. Every run uses the same buffers.
  * Counts and displacements may be reused when the call returns. Every rank creates and starts the plans of a team in
- * the same order. A plan has at most one run in flight. Destroy a plan after its last run and before its team. */
+ * the same order; another order is HMC_MISMATCH, also of equal plans. A plan has at most one run in flight. Destroy a
+ * plan after its last run and before its team. */
 typedef struct hmc_plan* hmc_plan_t;
 HMC_C_API hmc_code hmc_plan_barrier(hmc_team_t team, hmc_plan_t* plan);
 HMC_C_API hmc_code hmc_plan_broadcast(hmc_team_t team, void* data, size_t bytes, int root, hmc_plan_t* plan);

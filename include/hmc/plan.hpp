@@ -17,6 +17,8 @@ class Operation;
 /// A persistent collective (compare MPI_Allreduce_init), created by Team::plan_... Creation checks the arguments and
 /// builds the schedule. Every run uses the same buffers.
 ///  - Every rank creates and starts the plans of a team in the same order. start() is a non-blocking collective call.
+///    Another order is Error{mismatch}, also of plans with equal arguments. The error numbers a team's plans from 1 in
+///    the order of their creation. A plan doesn't match a non-blocking or blocking call.
 ///  - A plan has at most one run in flight. Several plans may be in flight. They progress as requests do (see Request).
 ///  - A plan is movable. Its destructor doesn't wait. The caller waits for the last run before it destroys the plan.
 ///  - Threads: the rules of its team apply.

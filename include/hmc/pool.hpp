@@ -139,7 +139,8 @@ struct PoolCounter {
 class HMC_API Pool {
  public:
   /// Reserves the addresses and allocates this member's parts. Not collective. Throws Error{invalid_argument,
-  /// out_of_memory, unsupported}, and Error{mismatch} if other members have other strides, limits or rules.
+  /// out_of_memory, unsupported}, and Error{mismatch} if other members have other strides, limits or rules. A host part
+  /// that exceeds the available memory of the machine or the cgroup is Error{out_of_memory} before it is allocated.
   static Pool create(const Store& store, const PoolOptions& options);
   Pool() noexcept;  ///< empty
   Pool(Pool&&) noexcept;

@@ -10,6 +10,7 @@ namespace hmc {
 struct Reduction {
   constexpr Reduction(Op how) : op(how) {}
   /// `may_commute` is true if the function is commutative. HMC can then choose between more algorithms.
+  /// Every rank passes the same function: HMC compares `may_commute`, but can't compare functions of other processes.
   constexpr Reduction(ReduceFunction user, void* users, bool may_commute = false)
       : function(user), context(users), commutative(may_commute), is_function(true) {}
 

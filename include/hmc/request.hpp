@@ -19,8 +19,11 @@ namespace rma {
 class WindowCore;
 }
 
+class [[nodiscard]] Request;  // not at the definition: the attribute and HMC_API exclude each other
+
 /// The timeout of a wait. The default, `job_timeout`, is HMC_TIMEOUT_S. If that isn't set, a wait has no
-/// limit; after HMC_REPORT_S (60) seconds a warning names the missing ranks.
+/// limit; after HMC_REPORT_S (60) seconds a warning names the missing ranks. Any other negative timeout is
+/// Error{invalid_argument}.
 using Timeout = std::chrono::nanoseconds;
 inline constexpr Timeout job_timeout{-1};
 
@@ -34,19 +37,37 @@ using InterruptCheck = bool (*)() noexcept;
 /// Sets the function; null: none. Threads: any.
 HMC_API void set_interrupt_check(InterruptCheck check) noexcept;
 
-/// A handle of a put_nb, a get_nb, a fetching atomic or a non-blocking collective in flight. The operation is complete
-/// when:
+/// For programs whose threads call a Runtime under a lock of their own, such as an interpreter: a long wait calls the
+/// functions between its polls. yield() may give up that lock for a moment. Meanwhile other threads may call the
+/// Runtime, one at a time, except for:
+///  - a collective, or the creation of a team or window, while the waiting call is one too
+///  - wait and test of a request that the waiting call uses
+///  - shrink, grow, and any close, or the end of an object that the waiting call uses
+struct WaitYield {
+  bool (*is_wanted)() noexcept;  ///< if it returns true, the wait calls yield(); called very often
+  void (*yield)() noexcept;
+};
+/// Sets the functions; null: none. Process-wide. The struct must stay valid. Threads: any.
+HMC_API void set_wait_yield(const WaitYield* yield) noexcept;
+
+/// A handle of a put_nb, a get_nb, a fetching atomic, a message (isend, irecv) or a non-blocking collective in flight.
+/// The operation is complete when:
 ///  - put_nb: the source may be reused (local completion)
 ///  - get_nb: the bytes have arrived at the destination
 ///  - fetch_add_nb, swap_nb, compare_swap_nb, fetch_nb: the old value has arrived
+///  - isend: its buffer may be reused; irecv: the message has arrived, or has failed the receive
 ///  - collective: it is complete on this rank, and its buffers may be reused
 ///
 /// A request becomes empty (MPI: MPI_REQUEST_NULL) when test or wait reports completion, or throws any Error except
 /// timeout. A default-constructed request is empty.
 ///
-/// LIFETIME. A request is small and copyable; use only one of the copies. The destructor neither waits nor cancels. If
-/// a transfer's request is destroyed before completion, its buffers must stay valid until flush() returns or the window
-/// is destroyed.
+/// LIFETIME. A request is small and move-only. The destructor neither waits for another rank nor cancels. If the
+/// operation is in flight, destroying its request, or assigning to it, means:
+///  - isend, irecv, collective: the job ends as by Runtime::abort, because the buffers may end with the request. The
+///    error names the call, the peer, the tag and the bytes, or the collective, its team and the count. HMC no longer
+///    accesses the buffers. abandon() is the way to give up such a request.
+///  - put_nb, get_nb and fetching atomics: nothing. Such a request is only a ticket, and flush() completes the
+///    operation too. Its buffers must stay valid until flush() returns or the window is destroyed.
 /// After its window is closed or destroyed, a request throws Error{closed}.
 ///
 /// THREADS. One thread at a time per Runtime, as for windows and teams.
@@ -57,11 +78,21 @@ HMC_API void set_interrupt_check(InterruptCheck check) noexcept;
 ///  - HMC_PROGRESS=caller: there is no progress thread. Collectives progress only while this rank waits or tests.
 ///  - Only the caller's thread calls a user-defined reduction, in its waits and tests. Collectives that start later on
 ///    the same team may wait for that reduction.
-///  - The buffers stay in use until the request is complete, or its team or Runtime is closed or destroyed. This also
-///    holds if an exception unwinds the caller's stack.
+///  - The buffers stay in use until the request is complete, or its team or Runtime is closed or destroyed. If
+///    an exception unwinds the caller's stack, it destroys the request: see LIFETIME.
 class HMC_API Request {
  public:
   Request() = default;  ///< an empty request
+  Request(Request&& other) noexcept
+      : window_(std::move(other.window_)),
+        ticket_(std::exchange(other.ticket_, 0)),
+        operation_(std::exchange(other.operation_, nullptr)),
+        wire_(other.wire_),
+        peer_(other.peer_) {}
+  Request& operator=(Request&& other) noexcept;
+  ~Request() {
+    if (ticket_ != 0 && wire_ < 0) drop();
+  }
 
   /// Returns true if the operation is complete, false if it is in flight. Makes progress. Doesn't wait. Throws Error if
   /// the operation failed.
@@ -95,6 +126,8 @@ class HMC_API Request {
     std::int32_t peer;
   };
   Raw raw() const noexcept;
+  /// Returns the bytes, and makes the request empty. The operation continues; from_raw makes a request of it again.
+  Raw release() noexcept;
   static Request from_raw(const Raw& raw);
 
  private:
@@ -110,12 +143,12 @@ class HMC_API Request {
   std::shared_ptr<rma::WindowCore> window() const noexcept;
   base::Status look(const rma::WindowCore* window) const noexcept;
   void end(const std::shared_ptr<rma::WindowCore>& window, const base::Status& status);
-  Request take() noexcept;
+  void drop() noexcept;
 
   std::weak_ptr<rma::WindowCore> window_;
   std::uint64_t ticket_ = 0;         // 0: complete
   const char* operation_ = nullptr;  // null: empty
-  std::int32_t wire_ = 0;
+  std::int32_t wire_ = 0;            // negative: of messages, collectives and devices
   std::int32_t peer_ = -1;
 };
 

@@ -50,6 +50,10 @@ struct Counters {
 ///
 /// THREADS. One thread at a time.
 ///
+/// UNCAUGHT ERRORS. Under hmcrun, init() replaces C++'s default terminate handler: hmcrun prints an uncaught Error once
+/// for all ranks that throw it, with the ranks and the line of the call, and the processes abort as usual. A handler of
+/// the program isn't replaced.
+///
 /// FORK. A child of fork() isn't a member of the job. The parent's job isn't affected. In the child:
 ///  - Calls on inherited objects that communicate, allocate or wait throw Error{closed}. So do test() and
 ///    wait() of an incomplete Request.
@@ -80,7 +84,8 @@ class HMC_API Runtime {
   int node_count() const noexcept;
   Team& world();  ///< the team of all ranks; after Team::shrink or Team::grow the new one
   /// True if this process was started in place of a process of the same rank that has ended. In that case init returns
-  /// when the other ranks call Team::grow.
+  /// when the other ranks call Team::grow, with Error{timeout} after HMC_TIMEOUT_S, and with Error{unavailable} when no
+  /// rank is left that could call it.
   bool is_replacement() const;
 
   Path path(int rank) const;  ///< the wire to a rank, and the reason for it

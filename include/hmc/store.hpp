@@ -25,9 +25,13 @@ inline constexpr unsigned store_most_numbers = 1024;
 /// The server. Under hmcrun none is needed: the job's own store serves, see Store::connect. Otherwise one process of
 /// the program creates a StoreService, or a process of its own.
 ///
-/// Access: with HMC_SECRET, processes that have the same secret. Without HMC_SECRET, only processes of this machine.
-/// Connections of others are refused and counted, and so are malformed messages. A client that doesn't read its
-/// replies is disconnected. The values stay when their clients end; they are lost when the StoreService is destroyed.
+/// Access: with HMC_SECRET, processes that have the same secret. Without HMC_SECRET, only processes of the same user on
+/// this machine. They prove it by a secret that the first of them makes, in a file that only this user can read:
+/// hmc-secret in XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/hmc-<uid>. Other users, other machines and mount namespaces
+/// with other folders need HMC_SECRET. Connections of others are refused and counted, and so are malformed messages.
+///
+/// A client that doesn't read its replies is disconnected. The values stay when their clients end; they are lost when
+/// the StoreService is destroyed.
 ///
 /// Threads: any. It owns one thread. The destructor closes all connections: clients get Error{peer_failed}.
 class HMC_API StoreService {

@@ -31,13 +31,25 @@ concept Values = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>
     std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
 template <typename R>
 concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
-/// Not an array: send(array, bytes, destination) means bytes.
+/// Not a C array: see Team::send.
 template <typename R>
 concept MessageValues = Values<R> && !std::is_array_v<std::remove_reference_t<R>>;
 template <typename R>
 concept WritableMessageValues = WritableValues<R> && !std::is_array_v<std::remove_reference_t<R>>;
 template <typename R, typename I>
 concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
+/// Of non-blocking calls: the values stay when the call returns. R is an lvalue, or doesn't own its values, such as a
+/// temporary span. A temporary vector or array would end before the operation.
+template <typename R>
+concept LastingValues = Values<R> && std::ranges::borrowed_range<R>;
+template <typename R>
+concept LastingWritableValues = WritableValues<R> && std::ranges::borrowed_range<R>;
+template <typename R>
+concept LastingMessage = MessageValues<R> && std::ranges::borrowed_range<R>;
+template <typename R>
+concept LastingWritableMessage = WritableMessageValues<R> && std::ranges::borrowed_range<R>;
+template <typename R, typename I>
+concept LastingResultsOf = ResultsOf<R, I> && std::ranges::borrowed_range<R>;
 
 template <Values R> inline constexpr std::size_t value_bytes = sizeof(std::ranges::range_value_t<R>);
 template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range_value_t<R>>();
@@ -48,6 +60,10 @@ template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range
 ///
 /// CALLS. Every rank of the team calls the same collectives in the same order with matching arguments. Creation and
 /// close of windows and teams are collective calls too. Runtime::close is a collective call of the world.
+///  - The ranks compare the collective, its form (blocking, non-blocking, persistent), root, counts, element sizes,
+///    types, operation, and the options of a Reduction.
+///  - These may differ: buffers, in place, displacements, host or device memory, types in calls that move bytes.
+///  - User functions must match, but can't be compared.
 ///
 /// COMPLETION. A blocking collective returns when it is complete on this rank: the output is valid, and the input may
 /// be reused. Only barrier, and collectives whose result needs all ranks, imply that all ranks have entered the call.
@@ -127,6 +143,8 @@ class HMC_API Team {
   /// environment. Returns a team with the original ranks, which becomes Runtime::world(). In a replacement,
   /// Runtime::init returns at the same time, with this world.
   ///  - Error{timeout}: some ranks weren't replaced. This team stays usable.
+  ///  - Error{unavailable}, at once: hmcrun starts no rank again (no --respawn, or its limit is reached). This team
+  ///    stays usable.
   ///  - Error{peer_failed}: another rank has ended. Call shrink().
   Team grow(Timeout timeout = job_timeout);
 
@@ -163,42 +181,64 @@ class HMC_API Team {
   //    from this rank, throw Error{error}.
   //  - peer_failed, aborted: a rank has died, or the job was aborted. All messages of this rank in flight end.
   //  - mismatch: the awaited rank on this node has been in Runtime::close for 1 s.
+  //  - mismatch: a blocking call waits for this rank itself (a recv or probe of its own message, a rendezvous send to
+  //    itself), and no earlier call can end the wait. One thread at a time calls a Runtime, so no later call can
+  //    either. With set_wait_yield other threads may call, and the wait goes on.
+  //  - The errors of a timeout and of a close name the messages that have arrived and that no receive has matched.
+  //  - Runtime::close warns of messages that this rank hasn't received, unless the job has failed. Ranks that wait for
+  //    each other's messages in a circle are called a deadlock in the warning about long waits (HMC_REPORT_S).
   //
   // Buffers: any memory, as for collectives. Device memory is staged through host memory.
-  void send(const void* data, std::size_t bytes, int destination, int tag = 0);
-  /// Receives a message of up to `capacity` bytes. The status has its length.
-  MessageStatus recv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag);
+  //
+  // A message's values are a range: a vector, a std::array, a span. Sizes are those of the ranges; the status counts
+  // bytes. Bytes are a std::span<const std::byte>, or a pointer and a length (send_bytes).
+  // C arrays and pointers don't compile: in send(array, 1, 2) the 1 could be a length, a rank or a tag.
+  template <detail::MessageValues I> void send(const I& in, int destination, int tag = 0) {
+    send_bytes(std::ranges::data(in), bytes_of(in), destination, tag);
+  }
+  /// Receives a message of up to the range's bytes. The status has its length.
+  template <detail::WritableMessageValues O> MessageStatus recv(O&& out, int source = any_source, int tag = any_tag) {
+    return recv_bytes(std::ranges::data(out), bytes_of(out), source, tag);
+  }
   /// The buffer stays in use until the request is complete. Request::abandon doesn't cancel a send.
-  Request isend(const void* data, std::size_t bytes, int destination, int tag = 0);
+  template <detail::LastingMessage I> Request isend(I&& in, int destination, int tag = 0) {
+    return isend_bytes(std::ranges::data(in), bytes_of(in), destination, tag);
+  }
   /// `status`, if not null, is written before the request is complete, also after a truncation, and stays in use until
   /// then.
   /// Request::abandon cancels a receive that no message has matched. Else the buffer stays in use until it is complete.
-  Request irecv(void* data, std::size_t capacity, int source = any_source, int tag = any_tag,
-                MessageStatus* status = nullptr);
+  template <detail::LastingWritableMessage O>
+  Request irecv(O&& out, int source = any_source, int tag = any_tag, MessageStatus* status = nullptr) {
+    return irecv_bytes(std::ranges::data(out), bytes_of(out), source, tag, status);
+  }
   /// A send and a receive at the same time. The buffers must not overlap. On return, also by an exception, neither is
   /// in use: after a truncation the send is completed, after any other error it is ended as at a timeout.
-  MessageStatus sendrecv(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
-                         std::size_t capacity, int source = any_source, int recv_tag = any_tag);
+  template <detail::MessageValues I, detail::WritableMessageValues O>
+  MessageStatus sendrecv(const I& in, int destination, int send_tag, O&& out, int source = any_source,
+                         int recv_tag = any_tag) {
+    return sendrecv_bytes(std::ranges::data(in), bytes_of(in), destination, send_tag, std::ranges::data(out),
+                          bytes_of(out), source, recv_tag);
+  }
   /// Waits for a message that a receive with these arguments would take. It isn't received.
   MessageStatus probe(int source = any_source, int tag = any_tag);
   /// As probe, without waiting: false if there is no such message. Makes progress.
   bool iprobe(int source = any_source, int tag = any_tag, MessageStatus* status = nullptr);
 
-  /// Messages of ranges: vectors, arrays, spans; not C arrays, whose length would be ambiguous. Sizes are
-  /// those of the ranges; the status counts bytes.
-  template <detail::MessageValues I> void send(const I& in, int destination, int tag = 0) {
-    send(std::ranges::data(in), std::ranges::size(in) * detail::value_bytes<I>, destination, tag);
-  }
-  template <detail::WritableMessageValues O> MessageStatus recv(O&& out, int source = any_source, int tag = any_tag) {
-    return recv(std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<O>, source, tag);
-  }
-  template <detail::MessageValues I> Request isend(const I& in, int destination, int tag = 0) {
-    return isend(std::ranges::data(in), std::ranges::size(in) * detail::value_bytes<I>, destination, tag);
-  }
-  template <detail::WritableMessageValues O>
-  Request irecv(O&& out, int source = any_source, int tag = any_tag, MessageStatus* status = nullptr) {
-    return irecv(std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<O>, source, tag, status);
-  }
+  // The same calls for a pointer and a number of bytes.
+  void send_bytes(const void* data, std::size_t bytes, int destination, int tag = 0);
+  MessageStatus recv_bytes(void* data, std::size_t capacity, int source = any_source, int tag = any_tag);
+  Request isend_bytes(const void* data, std::size_t bytes, int destination, int tag = 0);
+  Request irecv_bytes(void* data, std::size_t capacity, int source = any_source, int tag = any_tag,
+                      MessageStatus* status = nullptr);
+  MessageStatus sendrecv_bytes(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
+                               std::size_t capacity, int source = any_source, int recv_tag = any_tag);
+  // Not with pointers and C arrays. The compiler shows these lines: bytes go by send_bytes, recv_bytes, isend_bytes,
+  // irecv_bytes, sendrecv_bytes, the elements of a C array by std::span(array).
+  template <typename... Rest> void send(const void*, Rest...) = delete;               // use send_bytes or a std::span
+  template <typename... Rest> MessageStatus recv(void*, Rest...) = delete;            // use recv_bytes or a std::span
+  template <typename... Rest> Request isend(const void*, Rest...) = delete;           // use isend_bytes or a std::span
+  template <typename... Rest> Request irecv(void*, Rest...) = delete;                 // use irecv_bytes or a std::span
+  template <typename... Rest> MessageStatus sendrecv(const void*, Rest...) = delete;  // use sendrecv_bytes or spans
 
   // ---- collectives: blocking
   /// Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets.
@@ -237,8 +277,14 @@ class HMC_API Team {
 
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
   //  - Buffers stay in use until completion. Counts and displacements may be reused when the call returns.
+  //  - The calls of a team match in the order of their starts. HMC can't detect that ranks start two calls with equal
+  //    arguments in different orders: use two teams. Plans are compared by their numbers (see Plan).
+  //  - A non-blocking call doesn't match a blocking one: Error{mismatch}.
   //  - Unlike barrier, ibarrier doesn't complete earlier puts: call flush first.
-  //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank.
+  //  - ialltoallv: `largest` is the largest count that any two ranks exchange, the same on every rank. Its request (of
+  //    plan_alltoallv: each run) throws on every rank, names the right value, and moves nothing if `largest` is too
+  //    small (invalid_argument) or differs between ranks (mismatch). The team stays usable, unless the values differ by
+  //    so much that the ranks would cut the call into different numbers of pieces.
   //
   // Device memory is staged through host memory:
   //  - The input is copied before the call (for a plan: start) returns. If the copy fails, the call fails on all ranks.
@@ -273,6 +319,8 @@ class HMC_API Team {
   //  - Both buffers stay in use until the stream has executed the collective.
   //  - Every rank makes a team's stream calls in the same order, even if they use several streams. This order is
   //    independent of the order of the other collectives.
+  //  - A stream call doesn't match a call of the host. HMC can't detect that one rank makes the one and another rank
+  //    makes the other: both wait, until the deadline. Exception: the team's first stream call is compared.
   //
   // Implementation, chosen by the first call:
   //  - By the devices only: on one node, if the devices can map each other's memory and their streams can wait for
@@ -321,6 +369,7 @@ class HMC_API Team {
 
   // ---- collectives over ranges: vectors, arrays, spans. Blocking, non-blocking and persistent, as above.
   // Sizes and element types are those of the ranges. `in` and `out` must have the same element type.
+  //  - Non-blocking calls take no temporary that owns its values, such as a vector: it would end before the operation.
   //  - Error{invalid_argument} on a rank if its ranges have wrong sizes.
   //  - v-forms: counts and displacements are in elements. The ranges may be longer than needed.
   template <detail::WritableValues D> void broadcast(D&& data, int root) {
@@ -391,75 +440,78 @@ class HMC_API Team {
     fit_equal("exscan", std::ranges::size(in), std::ranges::size(out));
     exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
-  template <detail::WritableValues D> Request ibroadcast(D&& data, int root) {
+  template <detail::LastingWritableValues D> Request ibroadcast(D&& data, int root) {
     return ibroadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request igather(const I& in, O&& out, int root) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request igather(I&& in, O&& out, int root) {
     fit_blocks("igather", std::ranges::size(in), std::ranges::size(out), root);
     return igather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>, root);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request igatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request igatherv(I&& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
     fit_uneven("igatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
     return igatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request iscatter(const I& in, O&& out, int root) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request iscatter(I&& in, O&& out, int root) {
     fit_blocks("iscatter", std::ranges::size(out), std::ranges::size(in), root);
     return iscatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>,
                     root);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request iscatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request iscatterv(I&& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
     fit_uneven("iscatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
     return iscatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
                      detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request iallgather(const I& in, O&& out) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request iallgather(I&& in, O&& out) {
     fit_blocks("iallgather", std::ranges::size(in), std::ranges::size(out));
     return iallgather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request iallgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request iallgatherv(I&& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
     fit_uneven("iallgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
     return iallgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request ialltoall(const I& in, O&& out) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request ialltoall(I&& in, O&& out) {
     const std::size_t block = fit_all_blocks("ialltoall", std::ranges::size(in), std::ranges::size(out));
     return ialltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request ialltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
-                     const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request ialltoallv(I&& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
+                     const Counts& receive_displacements, std::size_t largest) {
     fit_reach("ialltoallv", std::ranges::size(in), counts, displacements);
     fit_reach("ialltoallv", std::ranges::size(out), receive_counts, receive_displacements);
     return ialltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
                       receive_displacements, largest, detail::value_bytes<I>);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request ireduce(const I& in, O&& out, const Reduction& how, int root) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request ireduce(I&& in, O&& out, const Reduction& how, int root) {
     fit_equal("ireduce", std::ranges::size(in), std::ranges::size(out), root);
     return ireduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how, root);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request iallreduce(const I& in, O&& out, const Reduction& how) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request iallreduce(I&& in, O&& out, const Reduction& how) {
     fit_equal("iallreduce", std::ranges::size(in), std::ranges::size(out));
     return iallreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request ireduce_scatter(const I& in, O&& out, const Reduction& how) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request ireduce_scatter(I&& in, O&& out, const Reduction& how) {
     fit_blocks("ireduce_scatter", std::ranges::size(out), std::ranges::size(in));
     return ireduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out), detail::type_of<I>,
                            how);
   }
-  template <detail::Values I, detail::ResultsOf<I> O>
-  Request ireduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request ireduce_scatterv(I&& in, O&& out, const Counts& counts, const Reduction& how) {
     fit_uneven("ireduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
     return ireduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request iscan(const I& in, O&& out, const Reduction& how) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request iscan(I&& in, O&& out, const Reduction& how) {
     fit_equal("iscan", std::ranges::size(in), std::ranges::size(out));
     return iscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
-  template <detail::Values I, detail::ResultsOf<I> O> Request iexscan(const I& in, O&& out, const Reduction& how) {
+  template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+  Request iexscan(I&& in, O&& out, const Reduction& how) {
     fit_equal("iexscan", std::ranges::size(in), std::ranges::size(out));
     return iexscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
@@ -551,6 +603,9 @@ class HMC_API Team {
   explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
 
  private:
+  template <detail::Values R> static std::size_t bytes_of(const R& range) noexcept {
+    return std::ranges::size(range) * detail::value_bytes<R>;
+  }
   // Check the sizes of ranges, in elements. If `root` isn't -1, only the root checks the range that only it uses.
   void fit_equal(const char* operation, std::size_t in, std::size_t out, int root = -1) const;
   void fit_blocks(const char* operation, std::size_t block, std::size_t all, int root = -1) const;

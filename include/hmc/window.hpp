@@ -119,7 +119,8 @@ class HMC_API Window {
   bool is_open() const noexcept;
   /// Collective over the team, after Team::shrink or Team::grow. Exposes the same memory to this team. The data and the
   /// allocations (alloc) stay. A replacement calls create(team, buffer) instead. After the call no transfer of the old
-  /// team changes the memory. If rebind throws, it may be called again.
+  /// team changes the memory. If rebind throws, it may be called again. Every rank rebinds its windows in the same
+  /// order, else Error{mismatch}; a replacement creates them in that order, which HMC can't check.
   void rebind(Team& team);
 
   std::size_t bytes() const;          ///< the size of this rank's part

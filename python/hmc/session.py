@@ -11,7 +11,7 @@ A server and a client, each in its own terminal (examples/python/two_terminals.p
     session.buffer_put_then_put("10.0.0.1", 2025, b"bytes", conn=hmc.ConnType.UCX)
     session.ctrl_send(0, 1)
 
-On two machines both sides need the same HMC_SECRET.
+On two machines, or as two users, both sides need the same HMC_SECRET.
 """
 
 from __future__ import annotations

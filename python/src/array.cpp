@@ -34,6 +34,42 @@ std::string intro(const char* operation, const char* name) { return std::string(
   throw_error(PyExc_BufferError, intro(operation, name) + " is read-only, and the call writes it");
 }
 
+[[noreturn]] void throw_objects(const char* operation, const char* name) {
+  throw_error(PyExc_TypeError, intro(operation, name) +
+                                   " has elements of type object: pointers, which are valid in this process only "
+                                   "(functions with _object in their name take any object)");
+}
+
+/// True if a format of the struct module has a reference to an object, also in a record: "O", "T{l:name:O:other:}".
+bool has_objects(std::string_view format) noexcept {
+  bool in_name = false;
+  for (const char c : format) {
+    if (c == ':') in_name = !in_name;
+    if (c == 'O' && !in_name) return true;
+  }
+  return false;
+}
+
+/// The same of the `descr` of an __array_interface__: tuples (name, type or nested descr, shape if any).
+bool has_objects(nb::handle descr) {
+  for (const nb::handle field : descr) {
+    const nb::object type = field[1];
+    if (nb::isinstance<nb::str>(type) ? nb::cast<std::string>(type).find('O') != std::string::npos : has_objects(type))
+      return true;
+  }
+  return false;
+}
+
+/// An integer of an array interface. Throws TypeError.
+template <typename Number>
+Number number_of(const char* operation, const char* name, nb::handle value, const char* what) {
+  Number number{};
+  if (!nb::try_cast(value, number))
+    throw_error(PyExc_TypeError,
+                intro(operation, name) + " has an array interface whose " + what + " isn't an integer");
+  return number;
+}
+
 /// `strides` are in units of `unit` bytes.
 template <typename Number>
 [[noreturn]] void throw_scattered(const char* operation, const char* name, int dimensions, const Number* shape,
@@ -318,13 +354,15 @@ bool Array::from_buffer(const char* operation, const char* name, Access access) 
     return true;
   }
   view_.reset(view.release());
+  const std::string_view format = view_->format != nullptr ? view_->format : "B";
+  if (has_objects(format)) throw_objects(operation, name);
   if (PyBuffer_IsContiguous(view_.get(), 'C') == 0)
     throw_scattered(operation, name, view_->ndim, view_->shape, view_->strides, 1);
   if (access == Access::write && view_->readonly != 0) throw_read_only(operation, name);
   data_ = view_->buf;
   bytes_ = static_cast<std::size_t>(view_->len);
   itemsize_ = static_cast<std::size_t>(view_->itemsize);
-  type_ = type_of_format(view_->format != nullptr ? view_->format : "B", itemsize_);
+  type_ = type_of_format(format, itemsize_);
   return true;
 }
 
@@ -368,6 +406,9 @@ void Array::from_dlpack(const char* operation, const char* name, nb::handle caps
 /// The dictionary of __array_interface__ (host memory) and __cuda_array_interface__ (device memory).
 void Array::from_interface(const char* operation, const char* name, nb::handle interface, Access access) {
   const auto typestr = nb::cast<std::string>(interface["typestr"]);
+  if (typestr.size() >= 2 && typestr[1] == 'O') throw_objects(operation, name);
+  const nb::object descr = interface.attr("get")("descr");
+  if (!descr.is_none() && has_objects(descr)) throw_objects(operation, name);
   if (typestr.size() < 3 || std::strchr("biufcmMSUV", typestr[1]) == nullptr)
     throw_error(PyExc_TypeError, intro(operation, name) + " has elements of the type '" + typestr +
                                      "', which are no bytes in the array itself");
@@ -378,12 +419,17 @@ void Array::from_interface(const char* operation, const char* name, nb::handle i
   std::vector<Py_ssize_t> shape, strides;
   std::size_t items = 1;
   for (const nb::handle extent : interface["shape"]) {
-    shape.push_back(nb::cast<Py_ssize_t>(extent));
-    items *= static_cast<std::size_t>(shape.back());
+    shape.push_back(number_of<Py_ssize_t>(operation, name, extent, "shape"));
+    if (shape.back() < 0) throw_error(PyExc_ValueError, intro(operation, name) + " has a negative extent in its shape");
+    if (__builtin_mul_overflow(items, static_cast<std::size_t>(shape.back()), &items))
+      throw_error(PyExc_ValueError, intro(operation, name) + " has more elements than memory can hold");
   }
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(items, itemsize_, &bytes))
+    throw_error(PyExc_ValueError, intro(operation, name) + " has more elements than memory can hold");
   const nb::object given = interface.attr("get")("strides");
   if (!given.is_none()) {
-    for (const nb::handle stride : given) strides.push_back(nb::cast<Py_ssize_t>(stride));
+    for (const nb::handle stride : given) strides.push_back(number_of<Py_ssize_t>(operation, name, stride, "stride"));
     if (strides.size() != shape.size())
       throw_error(PyExc_ValueError, intro(operation, name) + " has a wrong number of strides");
     const int dimensions = static_cast<int>(shape.size());
@@ -394,8 +440,8 @@ void Array::from_interface(const char* operation, const char* name, nb::handle i
   if (!nb::isinstance<nb::tuple>(data))
     throw_error(PyExc_TypeError, intro(operation, name) + " has an array interface without an address");
   if (access == Access::write && nb::cast<bool>(data[1])) throw_read_only(operation, name);
-  data_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(data[0]));
-  bytes_ = items * itemsize_;
+  data_ = reinterpret_cast<void*>(number_of<std::uintptr_t>(operation, name, data[0], "address"));
+  bytes_ = bytes;
   const bool is_native = typestr[0] != '>';
   if (is_native && (typestr[1] == 'i' || typestr[1] == 'u')) type_ = integer(itemsize_, typestr[1] == 'i');
   if (is_native && typestr[1] == 'f') type_ = floating(itemsize_);

@@ -411,7 +411,7 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
       [](TeamObject& self, Arguments... arguments) {
         require_member(self, Collective::name);
         const Collective call(self.team, arguments...);
-        blocking(*self.job, [&] { call.run(self.team); });
+        blocking(*self.job, Among::others, [&] { call.run(self.team); });
         return result_of(call);
       },
       extra..., doc);
@@ -419,7 +419,7 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
            [](TeamObject& self, Arguments... arguments) {
              require_member(self, Collective::name);
              Collective call(self.team, arguments...);
-             hmc::Request request = blocking(*self.job, [&] { return call.start(self.team); });
+             hmc::Request request = blocking(*self.job, Among::others, [&] { return call.start(self.team); });
              self.job->sweep();
              nb::object result = result_of(call);
              return new RequestObject(self, std::move(request), call.take_arrays(), std::move(result));
@@ -429,7 +429,7 @@ void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... e
            [](TeamObject& self, Arguments... arguments) {
              require_member(self, Collective::name);
              Collective call(self.team, arguments...);
-             hmc::Plan plan = blocking(*self.job, [&] { return call.plan(self.team); });
+             hmc::Plan plan = blocking(*self.job, Among::others, [&] { return call.plan(self.team); });
              nb::object result = result_of(call);
              return new PlanObject(self, std::move(plan), call.take_arrays(), std::move(result));
            },
@@ -446,19 +446,19 @@ template <typename... Arguments> nb::object by_pickle(const char* function, cons
 void define_collectives(nb::class_<TeamObject>& team) {
   using H = nb::handle;
   team.def(
-      "barrier", [](TeamObject& self) { blocking(*self.job, [&] { self.team.barrier(); }); },
+      "barrier", [](TeamObject& self) { blocking(*self.job, Among::others, [&] { self.team.barrier(); }); },
       "Return when all ranks have entered, and this rank's earlier puts and atomics are complete.");
   team.def(
       "ibarrier",
       [](TeamObject& self) {
-        hmc::Request request = blocking(*self.job, [&] { return self.team.ibarrier(); });
+        hmc::Request request = blocking(*self.job, Among::others, [&] { return self.team.ibarrier(); });
         return new RequestObject(self, std::move(request), {}, nb::none());
       },
       "Non-blocking barrier. It doesn't complete earlier puts: call Window.flush first.");
   team.def(
       "plan_barrier",
       [](TeamObject& self) {
-        hmc::Plan plan = blocking(*self.job, [&] { return self.team.plan_barrier(); });
+        hmc::Plan plan = blocking(*self.job, Among::others, [&] { return self.team.plan_barrier(); });
         return new PlanObject(self, std::move(plan), {}, nb::none());
       },
       "Persistent barrier: see Plan.");
@@ -498,7 +498,7 @@ void define_collectives(nb::class_<TeamObject>& team) {
       team,
       "alltoall with a count per rank in each direction, in elements.\n\nlargest: for ialltoallv and plan_alltoallv "
       "the "
-      "largest count that any two ranks exchange, the same on every rank.",
+      "largest count that any two ranks exchange, the same on every rank. The error for another value names it.",
       array, counts, nb::arg("out"), nb::arg("receive_counts"), displacements,
       nb::arg("receive_displacements") = nb::none(), nb::arg("largest") = 0);
   collective<Reduce, H, H, H, int, H, bool>(team, "Combine the arrays of all ranks into the root's `out`.", array, out,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -36,9 +37,10 @@ bool is_truncation(const hmc::Error& error, nb::handle result);
 
 /// The Runtime and what its teams, windows and requests share.
 ///
-/// THREADS. HMC takes one thread at a time per Runtime. A call holds the lock, so calls of several Python threads are
-/// executed one after the other. Destructors of Python objects don't wait for the lock: if another call holds it, that
-/// call destroys the object at its end.
+/// THREADS. HMC takes one thread at a time per Runtime: a call holds the lock. A call that waits gives it up between
+/// its polls if another thread wants it (hmc::set_wait_yield), so calls of several threads take turns at their polls;
+/// see Among. Destructors of Python objects don't wait for the lock: if another call holds it, that call destroys the
+/// object at its end.
 class Job {
  public:
   explicit Job(hmc::Runtime runtime) : runtime(std::move(runtime)) {}
@@ -71,6 +73,12 @@ class Job {
   bool is_owner() const noexcept { return owner_.load(std::memory_order_relaxed) == pthread_self(); }
 
   std::timed_mutex mutex_;
+  // Threads that wait for the lock, and the number of times that one has taken it. Relaxed: hints, which order no data.
+  std::atomic<int> wanting_{0};
+  std::atomic<std::uint64_t> entries_{0};
+  // With the lock:
+  int calls_ = 0;  // begun and not ended; all but one of them have given up the lock
+  bool has_collective_ = false;
   // Relaxed: a thread compares it with itself only, and only that thread stores its own id.
   std::atomic<pthread_t> owner_{0};
   std::vector<std::variant<hmc::Team, hmc::Window, hmc::Plan>> retired_;  // accessed with the GIL
@@ -80,22 +88,42 @@ class Job {
   std::vector<Abandoned> failed_;
 };
 
+/// The calls of other threads that may be in a wait when a call begins, and that may begin in a wait of the call.
+enum class Among : std::uint8_t {
+  all,     ///< messages, transfers, requests
+  others,  ///< a collective, or a creation: all but a second one
+  none,    ///< a close, and what replaces objects
+};
+
 /// Holds the job's lock during a call. Created with the GIL, which it releases while it waits for the lock. The wait
 /// executes signal handlers, and ends if one raises.
 /// A signal handler that a wait executes can't call HMC: Error{in_progress}.
 class Call {
  public:
-  explicit Call(Job& job);
+  explicit Call(Job& job, Among among = Among::all);
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  /// While it lives, the call's waits give up the lock. Created and destroyed without the GIL.
+  class Waiting {
+   public:
+    explicit Waiting(Call& call) noexcept;
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+  };
+  bool is_wanted() const noexcept { return job_.wanting_.load(std::memory_order_relaxed) > 0; }
+  void let_others_call() noexcept;
+
  private:
+  bool try_to_enter(std::chrono::milliseconds patience);
   Job& job_;
+  Among among_;
 };
 
-/// Installs the function that executes Python's signal handlers in long waits (hmc::set_interrupt_check).
-void watch_signals();
+/// Installs the functions of long waits: they execute Python's signal handlers, and give up a job's lock.
+void watch_waits();
 /// Throws the exception that a signal handler raised in a wait of this thread, such as KeyboardInterrupt.
 void throw_if_interrupted();
 
@@ -103,10 +131,11 @@ void throw_if_interrupted();
 void throw_if_signalled();
 
 /// Calls `function` with the job's lock and without the GIL. For every call that may wait.
-template <typename Function> auto blocking(Job& job, Function&& function) {
-  const Call call(job);
+template <typename Function> auto blocking(Job& job, Among among, Function&& function) {
+  Call call(job, among);
   const auto run = [&] {
     const nb::gil_scoped_release unlocked;
+    const Call::Waiting waiting(call);
     return function();
   };
   try {
@@ -127,6 +156,10 @@ template <typename Function> auto blocking(Job& job, Function&& function) {
   }
 }
 
+template <typename Function> auto blocking(Job& job, Function&& function) {
+  return blocking(job, Among::all, std::forward<Function>(function));
+}
+
 /// Calls `function` with the job's lock and the GIL. For short calls that never wait.
 template <typename Function> auto quick(Job& job, Function&& function) {
   const Call call(job);
@@ -134,9 +167,9 @@ template <typename Function> auto quick(Job& job, Function&& function) {
 }
 
 /// None: the job's timeout.
-inline hmc::Timeout timeout_of(std::optional<double> seconds) {
+inline hmc::Timeout timeout_of(std::optional<double> seconds, const char* operation) {
   if (!seconds) return hmc::job_timeout;
-  if (!(*seconds >= 0)) throw nb::value_error("the timeout is negative");
+  if (!(*seconds >= 0)) throw hmc::Error(Code::invalid_argument, operation, "the timeout is negative");
   constexpr double most = 9e9;  // beyond it nanoseconds overflow
   return hmc::Timeout(static_cast<std::int64_t>(std::min(*seconds, most) * 1e9));
 }

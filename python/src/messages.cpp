@@ -13,7 +13,7 @@ namespace {
 
 hmc::MessageStatus recv(TeamObject& self, nb::handle array, int source, int tag) {
   const Array into("recv", "array", array, Access::write);
-  return blocking(*self.job, [&] { return self.team.recv(into.data(), into.bytes(), source, tag); });
+  return blocking(*self.job, [&] { return self.team.recv_bytes(into.data(), into.bytes(), source, tag); });
 }
 
 RequestObject* isend(TeamObject& self, nb::handle array, int destination, int tag) {
@@ -21,7 +21,7 @@ RequestObject* isend(TeamObject& self, nb::handle array, int destination, int ta
   arrays.emplace_back("isend", "array", array, Access::read);
   const Array& from = arrays.front();
   hmc::Request request =
-      blocking(*self.job, [&] { return self.team.isend(from.data(), from.bytes(), destination, tag); });
+      blocking(*self.job, [&] { return self.team.isend_bytes(from.data(), from.bytes(), destination, tag); });
   self.job->sweep();
   return new RequestObject(self, std::move(request), std::move(arrays), nb::none());
 }
@@ -34,7 +34,7 @@ RequestObject* irecv(TeamObject& self, nb::handle array, int source, int tag) {
   nb::object result = nb::cast(hmc::MessageStatus());
   auto* const status = nb::inst_ptr<hmc::MessageStatus>(result);
   hmc::Request request =
-      blocking(*self.job, [&] { return self.team.irecv(into.data(), into.bytes(), source, tag, status); });
+      blocking(*self.job, [&] { return self.team.irecv_bytes(into.data(), into.bytes(), source, tag, status); });
   self.job->sweep();
   return new RequestObject(self, std::move(request), std::move(arrays), std::move(result));
 }
@@ -46,8 +46,8 @@ hmc::MessageStatus sendrecv(TeamObject& self, nb::handle array, int destination,
   if (sent < received + into.bytes() && received < sent + from.bytes())
     throw nb::value_error("sendrecv: array and out overlap");
   return blocking(*self.job, [&] {
-    return self.team.sendrecv(from.data(), from.bytes(), destination, send_tag, into.data(), into.bytes(), source,
-                              receive_tag);
+    return self.team.sendrecv_bytes(from.data(), from.bytes(), destination, send_tag, into.data(), into.bytes(), source,
+                                    receive_tag);
   });
 }
 
@@ -69,7 +69,7 @@ nb::object recv_object(TeamObject& self, int source, int tag, hmc::MessageStatus
       if (!data.is_valid()) throw nb::python_error();
       bytes = PyBytes_AS_STRING(data.ptr());
     }
-    return self.team.recv(bytes, found.bytes, found.source, found.tag);
+    return self.team.recv_bytes(bytes, found.bytes, found.source, found.tag);
   });
   if (status != nullptr) *status = got;
   return nb::module_::import_("pickle").attr("loads")(data);
@@ -99,7 +99,7 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
           "send",
           [](TeamObject& self, nb::handle object, int to, int with) {
             const Array from("send", "array", object, Access::read);
-            blocking(*self.job, [&] { self.team.send(from.data(), from.bytes(), to, with); });
+            blocking(*self.job, [&] { self.team.send_bytes(from.data(), from.bytes(), to, with); });
           },
           array, destination, tag,
           "Send the array's bytes to a rank, and return when the array may be reused: up to 8 KiB usually at once, "
@@ -115,9 +115,8 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
           "recv", recv, array, source, wanted_tag,
           "Receive a message of at most the array's bytes, and return its MessageStatus.\n\nIt is the first message of "
           "its source that matches. A longer message than the array is hmc.Mismatch, and is dropped. After hmc.Timeout "
-          "or Ctrl-C the receive is cancelled, and may be repeated.\n\nOther threads' calls on the Runtime wait until "
-          "it returns, sends too. A thread that receives while others send uses irecv, and polls test() with short "
-          "sleeps.")
+          "or Ctrl-C the receive is cancelled, and may be repeated.\n\nWhile it waits, other threads may send and "
+          "receive.")
       .def("isend", isend, array, destination, tag,
            "Non-blocking send. The array is in use until the Request is complete.")
       .def("irecv", irecv, array, source, wanted_tag,
@@ -147,8 +146,8 @@ void define_messages(nb::module_& module, nb::class_<TeamObject>& team) {
             return blocking(*self.job, [&] { return self.team.probe(from, with); });
           },
           source, wanted_tag,
-          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.\n\nOther "
-          "threads' calls on the Runtime wait until it returns: with several threads, poll iprobe().")
+          "Wait for a message that recv with these arguments would receive, and return its MessageStatus.\n\nWith "
+          "several threads another one may receive the message first.")
       .def("iprobe", iprobe, source, wanted_tag,
            nb::sig("def iprobe(self, source: int = -1, tag: int = -1) -> MessageStatus | None"),
            "As probe, without waiting: None if there is no such message.")

@@ -35,7 +35,7 @@ nb::object world_of(RuntimeObject& self) {
 }
 
 void close(RuntimeObject& self) {
-  blocking(*self.job, [&] { self.job->runtime.close(); });
+  blocking(*self.job, Among::none, [&] { self.job->runtime.close(); });
   self.job->drop_abandoned();
 }
 
@@ -184,10 +184,13 @@ NB_MODULE(_core, module) {
       std::rethrow_exception(pointer);
     } catch (const hmc::Error& error) {
       raise(error);
+    } catch (const std::bad_cast&) {  // of a nb::cast whose caller has no better text
+      PyErr_SetString(PyExc_TypeError,
+                      "an argument, or an attribute or item of one, has a type that the call doesn't take");
     }
   });
   module.attr("__version__") = HMC_VERSION_STRING;
-  watch_signals();
+  watch_waits();
   define_enums(module);
   define_requests(module);
   define_team(module);

@@ -85,6 +85,7 @@ struct RequestObject {
   hmc::Team team;     ///< an operation ends with the last handle of its team
   nb::object window;
   bool is_over = false;
+  bool is_waited_for = false;  ///< by a thread
   std::optional<hmc::Error> failure;
 
  private:

@@ -1,6 +1,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "python/src/objects.hpp"
 
 namespace hmc::python {
@@ -20,6 +24,7 @@ RequestObject::~RequestObject() {
 
 void RequestObject::finish() noexcept {
   is_over = true;
+  static_cast<void>(request.release());
   arrays.clear();
 }
 
@@ -64,8 +69,33 @@ template <typename Function> bool complete(RequestObject& self, const Function& 
   return true;
 }
 
+/// A thread waits for these requests. Meanwhile they are in flight for test(), and a second wait comes after it.
+/// Created and destroyed with the GIL.
+class InUse {
+ public:
+  explicit InUse(const std::vector<RequestObject*>& objects) : objects_(objects) {
+    while (std::ranges::any_of(objects_, &RequestObject::is_waited_for)) {
+      {
+        const nb::gil_scoped_release unlocked;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    for (RequestObject* const object : objects_) object->is_waited_for = true;
+  }
+  ~InUse() {
+    for (RequestObject* const object : objects_) object->is_waited_for = false;
+  }
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+
+ private:
+  std::vector<RequestObject*> objects_;
+};
+
 nb::object wait(RequestObject& self, std::optional<double> seconds) {
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait");
+  const InUse in_use({&self});
   complete(self, [&] {
     blocking(*self.job, [&] { self.request.wait(timeout); });
     return true;
@@ -76,29 +106,45 @@ nb::object wait(RequestObject& self, std::optional<double> seconds) {
 }
 
 bool test(RequestObject& self) {
+  if (self.is_waited_for) return false;
   return complete(self, [&] { return quick(*self.job, [&] { return self.request.test(); }); });
 }
 
-std::vector<hmc::Request> requests_of(const std::vector<RequestObject*>& objects) {
-  std::vector<hmc::Request> requests;
-  for (const RequestObject* const object : objects) {
-    if (object == nullptr) throw nb::type_error("a list of requests contains None");
-    if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
-    requests.push_back(object->is_over ? hmc::Request() : object->request);
+/// Second handles of the objects' requests, for a wait. The objects keep theirs, since other threads may use them.
+class Requests {
+ public:
+  explicit Requests(const std::vector<RequestObject*>& objects) {
+    for (const RequestObject* const object : objects) {
+      if (object->job != objects.front()->job) throw nb::value_error("the requests are of several runtimes");
+      requests_.push_back(object->is_over ? hmc::Request() : hmc::Request::from_raw(object->request.raw()));
+    }
   }
-  return requests;
-}
+  ~Requests() {
+    for (hmc::Request& request : requests_) static_cast<void>(request.release());
+  }
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+
+  std::size_t wait_any(hmc::Timeout timeout) { return hmc::Request::wait_any(requests_, timeout); }
+  bool is_empty(std::size_t i) const { return python::is_empty(requests_[i]); }
+
+ private:
+  std::vector<hmc::Request> requests_;
+};
 
 nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
   if (objects.empty()) return nb::none();
-  std::vector<hmc::Request> requests = requests_of(objects);
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait_any");
+  for (const RequestObject* const object : objects)
+    if (object == nullptr) throw nb::type_error("a list of requests contains None");
+  const InUse in_use(objects);
+  Requests requests(objects);
   const auto fail = [&](const auto& error_of) {  // the failed ones, and after a rank's death all, are empty now
     for (std::size_t i = 0; i < objects.size(); ++i)
-      if (!objects[i]->is_over && is_empty(requests[i])) objects[i]->fail(error_of(*objects[i]));
+      if (!objects[i]->is_over && requests.is_empty(i)) objects[i]->fail(error_of(*objects[i]));
   };
   try {
-    const std::size_t done = blocking(*objects.front()->job, [&] { return hmc::Request::wait_any(requests, timeout); });
+    const std::size_t done = blocking(*objects.front()->job, [&] { return requests.wait_any(timeout); });
     if (done == hmc::Request::none) return nb::none();
     objects[done]->finish();
     return nb::int_(done);
@@ -150,7 +196,7 @@ void define_requests(nb::module_& module) {
       .def(
           "start",
           [](PlanObject& self) {
-            blocking(*self.job, [&] { self.plan.start(); });
+            blocking(*self.job, Among::others, [&] { self.plan.start(); });
             self.is_running = true;
           },
           "Start a run. The previous one must be complete.")
@@ -165,7 +211,7 @@ void define_requests(nb::module_& module) {
       .def(
           "wait",
           [](PlanObject& self, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
+            const hmc::Timeout timeout = timeout_of(seconds, "wait");
             blocking(*self.job, [&] { self.plan.wait(timeout); });
             self.is_running = false;
             return self.result;

@@ -12,8 +12,9 @@ namespace hmc::python {
 namespace {
 
 /// None on ranks that aren't members of the new team.
-template <typename Function> std::unique_ptr<TeamObject> derive(TeamObject& self, const Function& function) {
-  hmc::Team team = blocking(*self.job, [&] { return function(self.team); });
+template <typename Function>
+std::unique_ptr<TeamObject> derive(TeamObject& self, const Function& function, Among among = Among::others) {
+  hmc::Team team = blocking(*self.job, among, [&] { return function(self.team); });
   return team ? std::make_unique<TeamObject>(self.job, std::move(team)) : nullptr;
 }
 
@@ -65,25 +66,30 @@ void define_team(nb::module_& module) {
           "leaders", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.leaders(); }); },
           "Collective: the first rank of each node; None on the other ranks.")
       .def(
-          "shrink", [](TeamObject& self) { return derive(self, [](hmc::Team& t) { return t.shrink(); }); },
+          "shrink",
+          [](TeamObject& self) {
+            return derive(
+                self, [](hmc::Team& t) { return t.shrink(); }, Among::none);
+          },
           "Collective over the remaining ranks: a team without the ranks that have ended. It replaces Runtime.world.")
       .def(
           "grow",
           [](TeamObject& self, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
-            return derive(self, [&](hmc::Team& t) { return t.grow(timeout); });
+            const hmc::Timeout timeout = timeout_of(seconds, "grow");
+            return derive(
+                self, [&](hmc::Team& t) { return t.grow(timeout); }, Among::none);
           },
           nb::arg("timeout") = nb::none(),
           "Collective over the remaining ranks: wait until each rank that has ended is replaced.")
       .def(
-          "close", [](TeamObject& self) { blocking(*self.job, [&] { self.team.close(); }); },
+          "close", [](TeamObject& self) { blocking(*self.job, Among::none, [&] { self.team.close(); }); },
           "Collective: complete operations in flight and free the team's memory.")
       .def("__enter__", [](nb::object self) { return self; })
       .def(
           "__exit__",
           [](TeamObject& self, H type, H, H) {
             // After an exception the other ranks may not come: only this rank's handle ends, with the object.
-            if (type.is_none()) blocking(*self.job, [&] { self.team.close(); });
+            if (type.is_none()) blocking(*self.job, Among::none, [&] { self.team.close(); });
           },
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none())
       .def(

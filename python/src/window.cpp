@@ -73,7 +73,7 @@ std::size_t size_of_part(nb::handle object) {
 }
 
 void close(WindowObject& self) {
-  blocking(*self.job, [&] { self.window.close(); });
+  blocking(*self.job, Among::none, [&] { self.window.close(); });
   self.own.reset();
 }
 
@@ -82,11 +82,20 @@ nb::object array(WindowObject& self, nb::handle shape, nb::handle dtype, std::op
                  std::uint64_t offset) {
   const nb::object numpy = nb::module_::import_("numpy");
   const nb::object type = numpy.attr("dtype")(dtype);
+  if (nb::cast<bool>(type.attr("hasobject")))
+    throw nb::type_error("Window.array: elements of type object are pointers, which are valid in one process only");
   std::size_t bytes = nb::cast<std::size_t>(type.attr("itemsize"));
-  if (nb::isinstance<nb::int_>(shape)) {
-    bytes *= nb::cast<std::size_t>(shape);
+  const auto multiply = [&](nb::handle extent) {
+    const Py_ssize_t count = PyNumber_AsSsize_t(extent.ptr(), PyExc_ValueError);
+    if (count == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (count < 0) throw nb::value_error("Window.array: the shape has a negative extent");
+    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(count), &bytes))
+      throw nb::value_error("Window.array: the shape has more elements than memory can hold");
+  };
+  if (PyIndex_Check(shape.ptr()) != 0) {
+    multiply(shape);
   } else {
-    for (const nb::handle extent : shape) bytes *= nb::cast<std::size_t>(extent);
+    for (const nb::handle extent : shape) multiply(extent);
   }
   std::unique_ptr<Memory> memory = memory_of(self, rank, offset, bytes);
   if (memory == nullptr) return nb::none();
@@ -149,7 +158,7 @@ void put_signal(WindowObject& self, int rank, std::uint64_t offset, nb::handle s
 std::uint64_t wait_until(WindowObject& self, std::uint64_t offset, nb::handle compare, std::uint64_t value,
                          std::optional<double> seconds) {
   const hmc::Cmp comparison = comparison_of(compare);
-  const hmc::Timeout timeout = timeout_of(seconds);
+  const hmc::Timeout timeout = timeout_of(seconds, "wait_until");
   return blocking(*self.job, [&] { return self.window.wait_until(offset, comparison, value, timeout); });
 }
 
@@ -306,7 +315,8 @@ void define_window(nb::module_& module) {
           "__init__",
           [](WindowObject* self, TeamObject& team, nb::handle size) {
             const std::size_t bytes = size_of_part(size);
-            hmc::Window made = blocking(*team.job, [&] { return hmc::Window::create(team.team, bytes); });
+            hmc::Window made =
+                blocking(*team.job, Among::others, [&] { return hmc::Window::create(team.team, bytes); });
             new (self) WindowObject(team.job, std::move(made), team.team);
           },
           nb::arg("team"), nb::arg("nbytes"), nb::sig("def __init__(self, team: Team, nbytes: int) -> None"),
@@ -318,7 +328,7 @@ void define_window(nb::module_& module) {
             const std::size_t bytes = array.bytes();
             std::shared_ptr<std::byte> owner = owner_of(std::move(array));
             const bool is_host = hmc::detail::is_host_accessible(hmc::Place::of(owner.get()));
-            hmc::Window made = blocking(*team.job, [&] {
+            hmc::Window made = blocking(*team.job, Among::others, [&] {
               return hmc::Window::create(team.team, hmc::ConnBuffer::borrow(owner.get(), bytes, owner));
             });
             new (self) WindowObject(team.job, std::move(made), team.team);
@@ -387,7 +397,7 @@ void define_window(nb::module_& module) {
       .def(
           "flush",
           [](WindowObject& self, std::optional<int> target, std::optional<double> seconds) {
-            const hmc::Timeout timeout = timeout_of(seconds);
+            const hmc::Timeout timeout = timeout_of(seconds, "flush");
             blocking(*self.job, [&] {
               if (target)
                 self.window.flush(*target, timeout);
@@ -413,7 +423,7 @@ void define_window(nb::module_& module) {
       .def(
           "rebind",
           [](WindowObject& self, TeamObject& team) {
-            blocking(*self.job, [&] { self.window.rebind(team.team); });
+            blocking(*self.job, Among::none, [&] { self.window.rebind(team.team); });
             self.look_at(team.team);
           },
           nb::arg("team"), "Collective, after Team.shrink or Team.grow: expose the same memory to this team.")

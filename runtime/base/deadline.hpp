@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 
 namespace hmc::base {
 
@@ -36,5 +37,8 @@ class Deadline {
   explicit Deadline(Clock::time_point at) noexcept : at_(at) {}
   Clock::time_point at_;
 };
+
+/// Throws Error{invalid_argument} if a caller's timeout is negative and isn't job_timeout.
+void require_timeout(std::chrono::nanoseconds timeout, std::string_view operation);
 
 }  // namespace hmc::base

@@ -188,6 +188,11 @@ std::string Env::device_sharing() {
   return read_word(&from_getenv, "HMC_DEVICE_SHARING", {"process", "vmm", "fabric", "ipc", "staged"});
 }
 
+std::string Env::runtime_folder() {
+  const std::string folder = from_getenv("XDG_RUNTIME_DIR").value_or("");
+  return folder.starts_with('/') ? folder : std::string();
+}
+
 std::string Env::net() { return from_getenv("HMC_NET").value_or(""); }
 
 int Env::lost_host_s() {

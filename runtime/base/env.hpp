@@ -55,6 +55,9 @@ class Env {
   /// HMC_NET: the network interfaces to use; empty: all. See base/interfaces.hpp.
   static std::string net();
 
+  /// XDG_RUNTIME_DIR; empty: not set, or relative.
+  static std::string runtime_folder();
+
   /// HMC_LOST_HOST_S, in seconds. Throws Error{invalid_config}.
   static int lost_host_s();
 

@@ -1,10 +1,13 @@
 #include <hmc/error.hpp>
+#include <hmc/request.hpp>
 #include <hmc/types.hpp>
 
 #include <fmt/format.h>
 
 #include <cstring>
 #include <iterator>
+
+#include "runtime/base/deadline.hpp"
 
 namespace hmc {
 
@@ -98,3 +101,12 @@ const char* name_of(MemoryType type) noexcept {
 }
 
 }  // namespace hmc
+
+namespace hmc::base {
+
+void require_timeout(std::chrono::nanoseconds timeout, std::string_view operation) {
+  if (timeout >= Timeout::zero() || timeout == job_timeout) return;
+  throw Error(Code::invalid_argument, operation, "the timeout is negative");
+}
+
+}  // namespace hmc::base

@@ -115,6 +115,7 @@ void look_at_group(AvailableMemory& room, std::uint64_t swap) {
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
+  if (ranks.front() < 0) return "this process";
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   const bool run = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
   if (run) return fmt::format("ranks {}-{}", ranks.front(), ranks.back());
@@ -164,6 +165,21 @@ std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands
   for (const auto& [number, sum] : groups)
     if (auto text = sum.shortage("in the cgroup")) return text;
   return std::nullopt;
+}
+
+void require_memory(const char* operation, std::uint64_t bytes) {
+  if (bytes < worth_a_look) return;
+  const MemoryDemand demand{-1, bytes, available_memory()};
+  const auto shortage = memory_shortage({&demand, 1});
+  if (!shortage) return;
+  ErrorDetail detail;
+  detail.code = Code::out_of_memory;
+  detail.operation = operation;
+  detail.size = bytes;
+  detail.has_extent = true;
+  detail.message = *shortage;
+  detail.hint = memory_hint;
+  throw Error(std::move(detail));
 }
 
 bool refuses_pages_at_use() noexcept {

@@ -21,7 +21,7 @@ struct AvailableMemory {
 };
 AvailableMemory available_memory();
 
-/// One rank's part of a collective allocation.
+/// One rank's part of a collective allocation; rank -1: an allocation of this process alone.
 struct MemoryDemand {
   int rank = -1;
   std::uint64_t bytes = 0;
@@ -30,6 +30,13 @@ struct MemoryDemand {
 /// "ranks 0-3 need ... bytes in all, and ... bytes are available on the machine"; nullopt if the memory suffices.
 /// Equal demands give the same text on all ranks.
 std::optional<std::string> memory_shortage(std::span<const MemoryDemand> demands);
+
+/// A smaller demand isn't checked, because reading the system's files takes 50 us.
+constexpr std::uint64_t worth_a_look = std::uint64_t{1} << 20;
+inline constexpr const char* memory_hint =
+    "use less memory, use fewer ranks per machine, or raise the memory limit of this container or session";
+/// For memory that this process takes alone. Throws Error{out_of_memory} if `bytes` exceed the available memory.
+void require_memory(const char* operation, std::uint64_t bytes);
 
 /// True if the system refuses a page without memory for it at the first access, by SIGBUS (vm.overcommit_memory is 2).
 /// Then shared memory is populated when it is created. Else a first access never fails: without memory the kernel ends

@@ -4,16 +4,21 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::base {
 
@@ -49,7 +54,8 @@ RankState read_state(const ActivityLine& line) {
   state.pid = line.pid.load(std::memory_order_relaxed);
   std::array<char, 65> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) state.host = name.data();
-  state.is_stopped = state.pid > 0 && is_stopped(state.pid);
+  const std::optional<ProcessStat> process = state.pid > 0 ? stat_of(state.pid) : std::nullopt;
+  state.is_stopped = process && process->is_stopped();
   read_line(line, state);
   if (const auto page = later_page(line)) {  // always the newest page
     for (int i = 0; i < page->capacity(); ++i) {
@@ -81,13 +87,40 @@ std::string text_of(const RankState& state, const char* word) {
                      state.is_stopped ? ", stopped" : "", activity_text(state));
 }
 
-bool is_stopped(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');  // the name may contain any character
-  return name_end != std::string::npos && name_end + 2 < text.size() &&
-         (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+std::string text_of_deadlock(std::span<const RankState> states, std::uint64_t waited_ms) {
+  // A rank waits for at most one other. In a collective two ranks may wait for each other's bytes, which are on the
+  // way. A message that arrives in pieces has no awaited rank: see Messenger::look.
+  std::map<std::int32_t, const RankState*> waiting;
+  for (const RankState& each : states) {
+    const bool is_long =
+        each.for_ns / 1'000'000 >= static_cast<std::int64_t>(std::min<std::uint64_t>(waited_ms, INT32_MAX) / 2);
+    if (each.pid > 0 && each.peer >= 0 && each.activity > Activity::starting && is_long && !each.is_stopped &&
+        !each.is_regrouped)
+      waiting.emplace(each.rank, &each);
+  }
+  const auto is_message = [](const RankState& each) {
+    return each.activity == Activity::send || each.activity == Activity::recv || each.activity == Activity::probe;
+  };
+  std::set<std::int32_t> seen;
+  for (const auto& start : waiting) {
+    std::vector<const RankState*> chain;
+    std::int32_t rank = start.first;
+    for (auto next = waiting.find(rank); next != waiting.end() && seen.insert(rank).second; next = waiting.find(rank)) {
+      chain.push_back(next->second);
+      rank = next->second->peer;
+    }
+    const auto circle = std::ranges::find(chain, rank, &RankState::rank);
+    if (std::none_of(circle, chain.end(), [&](const RankState* each) { return is_message(*each); })) continue;
+    constexpr std::ptrdiff_t most = 8;
+    std::string text;
+    for (auto each = circle; each != chain.end() && each - circle < most; ++each)
+      fmt::format_to(std::back_inserter(text), "{}rank {} in {} waits for {}", text.empty() ? "deadlock: " : ", ",
+                     (*each)->rank, name_of((*each)->activity),
+                     (*each)->peer == (*each)->rank ? "itself" : fmt::format("rank {}", (*each)->peer));
+    if (chain.end() - circle > most) text += fmt::format(", and {} more", chain.end() - circle - most);
+    return text;
+  }
+  return {};
 }
 
 }  // namespace hmc::base

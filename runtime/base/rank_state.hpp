@@ -1,9 +1,8 @@
 // RankState: the current call and state of a rank, read from its activity line, for error texts and tools.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "runtime/base/node_page.hpp"
@@ -30,7 +29,8 @@ std::string activity_text(const RankState& state);
 /// "rank 3 (host vm, pid 123, stopped) is in allreduce ...". `word`: for "rank".
 std::string text_of(const RankState& state, const char* word = "rank");
 
-/// True if the process is stopped.
-bool is_stopped(pid_t pid);
+/// Names ranks that wait for each other in a circle, with a message's call among their calls: no call can end. Ranks
+/// count that have waited for at least half of `waited_ms`. Empty: there are none.
+std::string text_of_deadlock(std::span<const RankState> states, std::uint64_t waited_ms);
 
 }  // namespace hmc::base

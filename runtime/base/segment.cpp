@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,8 @@
 #include <mutex>
 
 #include <hmc/error.hpp>
+
+#include "runtime/base/limits.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14; glibc 2.36 may lack the name
@@ -32,6 +35,17 @@ namespace {
   detail.message = fmt::format("{} of {} bytes of shared memory: {}", what, bytes, std::strerror(error));
   if (memory) detail.hint = "use less memory, or raise the memory limit of this container or session";
   throw Error(std::move(detail));
+}
+
+/// The least memory that `bytes` more of the file take. A file's pages that exist may be those of the range. Files of
+/// other systems have pages that the kernel can write back, or that it has set aside (hugetlbfs).
+std::uint64_t missing_bytes(int fd, std::size_t bytes) noexcept {
+  constexpr long tmpfs = 0x01021994;
+  struct statfs system {};
+  struct stat info {};
+  if (::fstatfs(fd, &system) != 0 || system.f_type != tmpfs || ::fstat(fd, &info) != 0) return 0;
+  const std::uint64_t present = static_cast<std::uint64_t>(info.st_blocks) * 512;
+  return bytes > present ? bytes - present : 0;
 }
 
 }  // namespace
@@ -136,6 +150,7 @@ void Segment::populate(std::size_t offset, std::size_t bytes) {
   const std::size_t first = offset / page_size() * page_size();
   const std::size_t span = std::min(bytes_ - first, round_up(offset + bytes - first, page_size()));
   if (span == 0) return;
+  if (span >= worth_a_look) require_memory("allocate", missing_bytes(fd(), span));
   int result = 0;
   do {
     result = ::madvise(base_ + first, span, MADV_POPULATE_WRITE);

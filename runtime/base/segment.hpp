@@ -45,7 +45,8 @@ class Segment {
   };
   Identity identity() const noexcept { return identity_; }
 
-  /// Allocates the pages now, by default on the NUMA node of the calling thread. Throws Error{out_of_memory}.
+  /// Allocates the pages now, by default on the NUMA node of the calling thread. Throws Error{out_of_memory}, before it
+  /// allocates any, if the machine or the cgroup lacks the memory: then the kernel would kill a process.
   void populate(std::size_t offset, std::size_t bytes);
   /// Frees the pages of a range of the file: it reads as zero again. False if the system can't.
   bool clear(std::uint64_t file_offset, std::size_t bytes) const noexcept;

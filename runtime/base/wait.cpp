@@ -135,7 +135,7 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
                             std::chrono::nanoseconds timeout) noexcept {
   std::int64_t start = now_ns();
   if ((sleeps_ || (looks_around_ && look_around())) && yield_first(ready, context, start, timeout)) return {};
-  const ActivityScope posted(page_.activity(local_index_), note);
+  ActivityScope posted(page_.activity(local_index_), note);
   std::int64_t limit = timeout.count() > INT64_MAX - start ? INT64_MAX : start + timeout.count();
   std::int64_t previous = start;
   bool was_stopped = false;  // in the last round
@@ -182,6 +182,11 @@ Status Waiter::until_slowly(const WaitNote& note, ReadyFunction ready, void* con
       }
     }
     if (now >= limit) return Status::failure(Code::timeout, "the deadline passed", note.peer);
+    if (const WaitYield* const others = wait_yield(); others != nullptr && others->is_wanted()) {
+      posted.without(note, others->yield);
+      previous = now_ns();  // the other threads' calls weren't a stop of the process
+      if (ready(context)) return {};
+    }
     if (sleeps_ || (looks_around_ && wires_.empty() && now - start > patience_ns)) {
       if (sleep_until_rung(ready, context, sleep.is_counted)) return {};
     } else if (now - start > long_patience_ns) {

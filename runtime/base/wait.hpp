@@ -61,32 +61,46 @@ class ActivityScope {
       : line_(line),
         outer_peer_(line.peer.load(std::memory_order_relaxed)),
         outer_sequence_(line.sequence.load(std::memory_order_relaxed)),
-        is_outermost_(line.activity.load(std::memory_order_relaxed) ==
-                      static_cast<std::uint32_t>(Activity::computing)) {
-    line_.peer.store(note.peer, std::memory_order_relaxed);
-    line_.sequence.store(note.sequence, std::memory_order_relaxed);
-    if (!is_outermost_) return;
-    line_.bytes.store(note.bytes, std::memory_order_relaxed);
-    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
-    line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
+        outer_activity_(line.activity.load(std::memory_order_relaxed)),
+        is_outermost_(outer_activity_ <= static_cast<std::uint32_t>(Activity::starting)),
+        since_ns_(is_outermost_ ? now_ns() : 0) {
+    post(note);
   }
-  ~ActivityScope() {
-    if (!is_outermost_) {
-      line_.peer.store(outer_peer_, std::memory_order_relaxed);
-      line_.sequence.store(outer_sequence_, std::memory_order_relaxed);
-      return;
-    }
-    line_.activity.store(static_cast<std::uint32_t>(Activity::computing), std::memory_order_relaxed);
-    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+  ~ActivityScope() { clear(); }
+  /// Clears it while `other` runs, which may be calls of the rank's other threads.
+  template <typename Other> void without(const WaitNote& note, Other&& other) noexcept {
+    clear();
+    other();
+    post(note);
   }
   ActivityScope(const ActivityScope&) = delete;
   ActivityScope& operator=(const ActivityScope&) = delete;
 
  private:
+  void post(const WaitNote& note) noexcept {
+    line_.peer.store(note.peer, std::memory_order_relaxed);
+    line_.sequence.store(note.sequence, std::memory_order_relaxed);
+    if (!is_outermost_) return;
+    line_.bytes.store(note.bytes, std::memory_order_relaxed);
+    line_.since_ns.store(since_ns_, std::memory_order_relaxed);
+    line_.activity.store(static_cast<std::uint32_t>(note.activity), std::memory_order_relaxed);
+  }
+  void clear() noexcept {
+    if (!is_outermost_) {
+      line_.peer.store(outer_peer_, std::memory_order_relaxed);
+      line_.sequence.store(outer_sequence_, std::memory_order_relaxed);
+      return;
+    }
+    line_.activity.store(outer_activity_, std::memory_order_relaxed);
+    line_.since_ns.store(now_ns(), std::memory_order_relaxed);
+  }
+
   ActivityLine& line_;
   std::int32_t outer_peer_;
   std::uint64_t outer_sequence_;
-  bool is_outermost_;
+  std::uint32_t outer_activity_;
+  bool is_outermost_;  ///< the rank was `computing`, or `starting`
+  std::int64_t since_ns_;
 };
 
 /// How a rank waits: HMC_WAIT.

@@ -422,7 +422,7 @@ void WindowDevices::open_context(rma::TeamCore& team) {
     throw Error(Code::invalid_argument, "Window::open_context", "the window already has a context");
   if (team.id() != core_.team_id())
     throw Error(Code::invalid_argument, "Window::open_context", "this isn't the team that the window was made over");
-  const rma::OperationScope user(fabric_, "Window::open_context", base::SetupCall::context);
+  const rma::OperationScope user(fabric_, "Window::open_context", base::SetupCall::context, core_.id());
   context_ = rma::create_window(team, Window::context_bytes, rma::WindowCore::Role::internal);
 }
 

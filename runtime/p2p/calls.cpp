@@ -57,9 +57,14 @@ Request Messenger::isend(const Call& call) {
 /// The fast path of recv: the next message of the source matches, and it is eager. Otherwise it stays in its ring.
 /// `from`: null: any source.
 bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& status) {
-  if (from != nullptr ? !from->unexpected.is_empty() : unexpected_ > 0) return false;
+  const auto is_kept = [&]() noexcept { return call.peer >= 0 ? !from->unexpected.is_empty() : unexpected_ > 0; };
+  if (is_kept()) return false;
+  if (call.peer >= 0 ? from->world == fabric_.rank : call.team.size() == 1)
+    if (call.peer < 0 || from->inbox.peek() == nullptr) return false;  // wait_for() finds out if it can come
   const Header* record = nullptr;
   const auto arrived = [&]() noexcept {
+    record = nullptr;
+    if (driven_ || is_kept()) return true;  // another thread's call during this wait has received a message
     if (call.peer >= 0) {
       record = from->inbox.peek();
       return record != nullptr;
@@ -78,7 +83,7 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
     if (waited.code == Code::peer_failed || waited.code == Code::aborted) fail(waited);
     throw_error(waited, call.name, world, call.bytes);
   }
-  if (kind_of(record->stamp) != Kind::eager || record->team != call.team.agreed_id ||
+  if (record == nullptr || kind_of(record->stamp) != Kind::eager || record->team != call.team.agreed_id ||
       (call.tag != any_tag && record->tag != call.tag) || record->bytes > call.bytes)
     return false;
   status = {record->source, record->tag, static_cast<std::size_t>(record->bytes)};
@@ -160,17 +165,20 @@ MessageStatus Messenger::probe(const Call& call) {
   std::optional<progress::Background::Waiting> waiting;
   if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
   MessageStatus status;
+  bool is_hopeless = false;
   const auto arrived = [&]() noexcept {
     const auto guard = hold();
     step(By::owner);
     const Unexpected* const found = find_unexpected(only, {call.team.agreed_id, call.tag});
     if (found != nullptr) status = {found->envelope.source, found->envelope.tag, found->envelope.bytes};
-    return found != nullptr || !failure_.ok();
+    is_hopeless = found == nullptr && failure_.ok() && is_stuck(only, call.team);
+    return found != nullptr || is_hopeless || !failure_.ok();
   };
   const int world = only != nullptr ? only->world : -1;
   const Status waited = fabric_.waiter.until({call.activity, world, 0, this, 0}, arrived, fabric_.timeout);
   if (!waited.ok()) throw_error(waited, call.name, world, 0);
   require_usable(call);
+  if (is_hopeless) throw_stuck(call);
   return status;
 }
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/status.hpp"
+
 namespace hmc::p2p {
 
 /// The receiver's memory per message in addition to its bytes. Messages of 0 bytes must be bounded too.
@@ -60,8 +62,26 @@ class Layout {
 struct PairLine {
   std::uint64_t consumed;  ///< bytes of this rank's ring at the peer that the peer has consumed; written last
   std::uint64_t matched;   ///< cost of this rank's eager messages that the peer's receives have matched
-  std::uint64_t revoked;   ///< not 0: a send of the peer has timed out, and its buffer may have changed
+  std::uint64_t revoked;   ///< not 0: a send of the peer has failed, and its buffer may have changed; see Revocation
 };
 static_assert(sizeof(PairLine) <= Layout::line_bytes);
+
+/// The value of PairLine::revoked: a timeout of the send, or the failure of the job that has ended it.
+struct Revocation {
+  static std::uint64_t word_of(const base::Status& failure) noexcept {
+    if (failure.code != Code::peer_failed && failure.code != Code::aborted) return timed_out;
+    return std::uint64_t{static_cast<std::uint32_t>(failure.peer + 1)} << 32 | static_cast<std::uint64_t>(failure.code)
+                                                                                   << 1;
+  }
+  /// `sender`: of the revoked send.
+  static base::Status status_of(std::uint64_t word, int sender) noexcept {
+    if (word == 0) return {};
+    if (word == timed_out)
+      return base::Status::failure(Code::error, "an earlier send of the rank has timed out", sender);
+    return base::Status::failure(static_cast<Code>(static_cast<std::uint32_t>(word) >> 1),
+                                 "another rank has reported its failure", static_cast<int>(word >> 32) - 1);
+  }
+  static constexpr std::uint64_t timed_out = 1;
+};
 
 }  // namespace hmc::p2p

@@ -21,6 +21,29 @@ constexpr unsigned index_bits = 24;
 constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
 /// A rank that is in Runtime::close for this time sends nothing more. Its last messages may still be on the way.
 constexpr std::int64_t closing_limit_ns = 1'000'000'000;
+/// After this time without a record, and without a piece of a message, a wait is for the peer's call.
+constexpr std::int64_t still_ns = 10'000'000'000;
+
+std::string text_of(std::size_t bytes, int tag, int world) {
+  return fmt::format("{} bytes with tag {} from rank {}", bytes, tag, world);
+}
+
+/// The first messages of a list, for a text.
+class MessageList {
+ public:
+  void add(const Envelope& message) {
+    constexpr std::size_t most = 8;
+    if (++count_ > most) return;
+    text_ += (text_.empty() ? "" : ", ") + text_of(message.bytes, message.tag, message.world);
+    shown_ = count_;
+  }
+  std::size_t count() const noexcept { return count_; }
+  std::string text() const { return count_ > shown_ ? fmt::format("{} and {} more", text_, count_ - shown_) : text_; }
+
+ private:
+  std::string text_;
+  std::size_t count_ = 0, shown_ = 0;
+};
 
 }  // namespace
 
@@ -47,6 +70,8 @@ Messenger::~Messenger() {
     const auto guard = hold();
     end();
   }
+  for (const auto& peer : peers_)
+    while (peer != nullptr && !peer->unexpected.is_empty()) delete peer->unexpected.pop_front();
   fabric_.tickets.remove(source_index_);
   if (fabric_.messages == this) fabric_.messages = nullptr;
 }
@@ -63,8 +88,54 @@ void Messenger::close() {
     (void)fabric_.waiter.until(
         {base::Activity::closing}, [&]() noexcept { return !is_needed(); }, fabric_.timeout);
   }
+  is_closed_ = failure_.ok() && complete_puts().ok();
   const auto guard = hold();
   end();
+}
+
+/// Waits until the messages of this rank are in the memory of their receivers, so that these can report them.
+Status Messenger::complete_puts() noexcept {
+  for (std::size_t wire = 0; wire < fabric_.wires.size(); ++wire) {
+    const auto is_used = [&](const std::unique_ptr<Peer>& peer) noexcept {
+      return peer != nullptr && peer->area == nullptr && peer->wire == static_cast<int>(wire) && peer->announced;
+    };
+    if (std::ranges::none_of(peers_, is_used)) continue;
+    transport::Ticket ticket = transport::done;
+    Status status = fabric_.wires[wire]->flush(-1, ticket);
+    if (status.ok())
+      status = fabric_.tickets.finish(static_cast<int>(wire), ticket, {base::Activity::closing}, fabric_.timeout);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+/// All ranks have entered the close, so their messages have arrived. Only reads: a sender needs no credit any more.
+void Messenger::report_unreceived() noexcept {
+  if (!is_closed_ || !fabric_.waiter.page().aborted().ok()) return;
+  try {
+    MessageList left;
+    for (int rank = 0; rank < fabric_.size; ++rank) {
+      if (peers_[static_cast<std::size_t>(rank)] == nullptr) {
+        // Acquire: pairs with put_word().
+        if (word(area_ + layout_.announcement(rank)).load(std::memory_order_acquire) == 0) continue;
+        peer_of(rank);
+      }
+      Peer& peer = *peers_[static_cast<std::size_t>(rank)];
+      for (const Unexpected* each = peer.unexpected.front(); each != nullptr; each = each->next)
+        left.add(each->envelope);
+      while (const Header* const record = peer.inbox.peek()) {
+        const Kind kind = kind_of(record->stamp);
+        if (kind == Kind::eager || kind == Kind::rendezvous)
+          left.add({record->team, record->source, record->tag, rank, record->bytes, kind == Kind::eager, {}});
+        peer.inbox.consume(record_bytes(record->payload));
+      }
+    }
+    if (left.count() > 0)
+      fabric_.log.warn("Runtime::close: rank {} hasn't received {} message{}: {}", fabric_.rank, left.count(),
+                       left.count() == 1 ? "" : "s", left.text());
+  } catch (const std::exception&) {
+    // no memory for a warning
+  }
 }
 
 /// On return no operation accesses the caller's buffers. The puts in flight end: their sources are freed.
@@ -85,10 +156,8 @@ void Messenger::end() noexcept {
     peer->puts.clear();
     peer->credit_put = transport::done;
     peer->busy = false;
-    while (!peer->unexpected.is_empty()) delete peer->unexpected.pop_front();
   }
   busy_.clear();
-  unexpected_ = 0;
   in_flight_ = 0;
   unshare();
 }
@@ -337,10 +406,23 @@ void Messenger::cancel(Operation& operation) noexcept {
     case Stage::queued: operation.peer->waiting.remove(operation); break;
     case Stage::sending: operation.peer->waiting.remove(operation); [[fallthrough]];
     case Stage::published: {
-      // The receiver may read the buffer at any time. It checks the word after each read, and drops what it has read.
       Peer& peer = *operation.peer;
+      if (peer.world == fabric_.rank) {  // this rank is the receiver, and copies under the same lock
+        const auto is_its = [&](const Unexpected& each) noexcept {
+          return !each.envelope.is_eager && each.envelope.remote.request == operation.ticket;
+        };
+        if (Unexpected* const kept = peer.unexpected.find(is_its)) {
+          peer.unexpected.remove(*kept);
+          --unexpected_;
+          delete kept;
+          break;
+        }
+      }
+      // The receiver may read the buffer at any time. It checks the word after each read, and drops what it has read.
       peer.revoked = true;
-      put_word(peer, layout_.line(fabric_.rank) + offsetof(PairLine, revoked), 1);
+      const Status aborted = fabric_.waiter.page().aborted();
+      put_word(peer, layout_.line(fabric_.rank) + offsetof(PairLine, revoked),
+               Revocation::word_of(aborted.ok() ? failure_ : aborted));
       base::full_fence();  // the caller's next stores to the buffer come after the word
       for (transport::Ticket& piece : operation.pieces)
         if (piece != transport::done) fabric_.tickets.abandon(peer.wire, std::exchange(piece, transport::done));
@@ -371,15 +453,59 @@ void Messenger::cancel(Operation& operation) noexcept {
 
 // ---- waits and tests
 
+/// True if nothing can end a wait for messages of `only` on `team`: all messages come from this rank, no message or
+/// answer of it is on the way, and only the waiting thread may make calls. Requires the lock, after a step.
+bool Messenger::is_stuck(const Peer* only, const rma::TeamCore& team) const noexcept {
+  if (only != nullptr ? only->world != fabric_.rank : team.size() > 1) return false;
+  if (base::wait_yield() != nullptr) return false;
+  const auto& self = peers_[static_cast<std::size_t>(fabric_.rank)];
+  if (self == nullptr) return true;         // it has sent itself nothing
+  if (self->area == nullptr) return false;  // by a wire: its messages may be on the way, and their puts complete
+  return self->waiting.is_empty() && self->controls.empty() && self->inbox.peek() == nullptr;
+}
+
+void Messenger::throw_stuck(const Call& call) {
+  failed_ = {};
+  const std::string tag = call.tag == any_tag ? "any tag" : fmt::format("tag {}", call.tag);
+  ErrorDetail detail;
+  detail.code = Code::mismatch;
+  detail.operation = call.name;
+  detail.rank = fabric_.rank;
+  detail.peer = fabric_.rank;
+  detail.message =
+      call.activity == base::Activity::send
+          ? fmt::format("rank {} sends {} bytes with {} to itself and has posted no receive for them", fabric_.rank,
+                        call.bytes, tag)
+          : fmt::format("rank {} waits for a message with {} of itself and has sent none", fabric_.rank, tag);
+  if (const std::string others = text_of_unmatched(); !others.empty()) detail.message += "; " + others;
+  detail.hint = "one thread at a time calls a Runtime: start the send first, by isend";
+  throw Error(std::move(detail));
+}
+
+/// Names the messages that have arrived and that no receive has matched. Empty: none.
+std::string Messenger::text_of_unmatched() {
+  const auto guard = hold();
+  step(By::owner);
+  MessageList list;
+  for (const Peer* const sender : senders_)
+    for (const Unexpected* each = sender->unexpected.front(); each != nullptr; each = each->next)
+      list.add(each->envelope);
+  return list.count() > 0
+             ? fmt::format("rank {} has messages that no receive has matched: {}", fabric_.rank, list.text())
+             : std::string();
+}
+
 MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
   Status outcome;
+  bool is_hopeless = false;
   const auto over = [&]() noexcept {
     const auto guard = hold();
     step(By::owner);
     outcome = operation.is_under_way() ? failure_ : operation.outcome;
+    is_hopeless = operation.is_under_way() && failure_.ok() && is_stuck(operation.peer, call.team);
     // A send returns at the local completion of its puts, as Window::put does.
     const bool is_over = !operation.is_under_way() && (!operation.is_send || operation.peer->puts.empty());
-    return is_over || !failure_.ok();
+    return is_over || is_hopeless || !failure_.ok();
   };
   const auto moved = [&]() noexcept {
     const auto guard = hold();
@@ -402,8 +528,9 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
     cancel(operation);
     if (!operation.is_under_way()) release(operation);
     unshare_if_idle();
-    if (status.ok()) return got;
+    if (status.ok() && !is_hopeless) return got;
   }
+  if (waited.ok() && is_hopeless) throw_stuck(call);
   throw_error(status, call.name, world, call.bytes);
 }
 
@@ -438,20 +565,40 @@ void Messenger::abandon(std::uint64_t ticket) noexcept {
   unshare_if_idle();
 }
 
+void Messenger::dropped(std::uint64_t ticket, const char* call) noexcept {
+  const auto guard = hold();
+  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
+  const Operation* const operation = failure_.ok() ? find(ticket) : nullptr;
+  if (operation == nullptr) return;
+  try {
+    const std::string peer = operation->peer != nullptr ? fmt::format("rank {}", operation->peer->world) : "any rank";
+    const std::string tag = operation->tag != any_tag ? fmt::format("tag {}", operation->tag) : "any tag";
+    const std::string what = fmt::format("{} {} {} with {} and {}{} bytes", call, operation->is_send ? "to" : "from",
+                                         peer, tag, operation->is_send ? "" : "up to ", operation->bytes);
+    fail(rma::abort_dropped(fabric_, what));
+  } catch (const std::exception&) {  // no memory for the text
+    fail(rma::abort_dropped(fabric_, call));
+  }
+}
+
 /// In a long wait for note.peer; -1: for any rank.
 Status Messenger::look(const base::WaitNote& note, std::int64_t now) noexcept {
   if (note.activity != base::Activity::send) {
     const auto guard = hold();
-    const auto revoked = [](int rank) noexcept {
-      return Status::failure(Code::error, "an earlier send of the rank has timed out", rank);
-    };
     for (Peer* const sender : senders_)  // no further pieces will arrive
       while (!sender->arriving.is_empty() && is_revoked(*sender))
-        finish(*sender->arriving.pop_front(), revoked(sender->world));
+        finish(*sender->arriving.pop_front(), revocation(*sender));
     if (note.peer >= 0)
-      if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr && is_revoked(*peer))
-        return revoked(note.peer);
+      if (const auto& peer = peers_[static_cast<std::size_t>(note.peer)]; peer != nullptr)
+        if (const Status status = revocation(*peer); !status.ok()) return status;
   }
+  // A message that arrives in pieces isn't a wait for the peer's call: see the store's search for deadlocks.
+  if (const std::uint64_t now_moved = moves(); now_moved != std::exchange(moves_seen_, now_moved)) moved_at_ = now;
+  const bool moves_on = moved_at_ != 0 && now - moved_at_ < still_ns;
+  fabric_.waiter.page()
+      .activity(fabric_.waiter.local_index())
+      .peer.store(moves_on ? -1 : note.peer,
+                  std::memory_order_relaxed);  // a hint
   int closing = note.peer;
   if (note.peer >= 0) {
     if (note.peer == fabric_.rank || !fabric_.tickets.is_closing(note.peer)) closing = -1;
@@ -499,9 +646,11 @@ void Messenger::throw_error(const Status& status, const char* name, int world, s
     const Peer* const peer = cause >= 0 ? peers_[static_cast<std::size_t>(cause)].get() : nullptr;
     return peer != nullptr && (peer->revoked || is_revoked(*peer));
   };
-  if (status.code == Code::error && is_after_timeout())
+  if (status.code == Code::error && fabric_.waiter.page().aborted().ok() && is_after_timeout())
     rma::throw_known(fabric_, status, {name, world, 0, bytes, true});
-  rma::throw_status(fabric_, status, {name, world, 0, bytes, true});
+  std::string unmatched;
+  if (status.code == Code::mismatch || status.code == Code::timeout) unmatched = text_of_unmatched();
+  rma::throw_status(fabric_, status, {name, world, 0, bytes, true, unmatched});
 }
 
 /// A failure is reported by the request.

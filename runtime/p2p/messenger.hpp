@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include <hmc/message.hpp>
@@ -66,6 +67,7 @@ class Messenger final : public rma::MessageState,
   ~Messenger() override;
   /// Waits until no peer needs this rank, then ends the operations in flight. Before the world's barrier of the close.
   void close() override;
+  void report_unreceived() noexcept override;
 
   // ---- the calls. The arguments are checked. Throw Error.
   void send(const Call& call);
@@ -89,6 +91,7 @@ class Messenger final : public rma::MessageState,
   /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use, except
   /// after a death or an abort.
   void abandon(std::uint64_t ticket) noexcept override;
+  void dropped(std::uint64_t ticket, const char* call) noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override { return in_flight_ > 0 || !busy_.empty(); }
   bool waits_for_stream() const noexcept override { return false; }
@@ -212,7 +215,9 @@ class Messenger final : public rma::MessageState,
                std::uint64_t arrived) noexcept;
   bool copy_from_sender(const Peer& peer, const Envelope& message, std::byte* to) noexcept;
   void receive_pieces(Operation& receive, Peer& peer, const Envelope& message, std::uint64_t arrived) noexcept;
-  bool is_revoked(const Peer& peer) const noexcept;
+  /// Not ok if a send of the peer was given up: this rank may have read other bytes than those that were sent.
+  base::Status revocation(const Peer& peer) const noexcept;
+  bool is_revoked(const Peer& peer) const noexcept { return !revocation(peer).ok(); }
   void give_slots() noexcept;
   int receive_slots() noexcept;
 
@@ -221,12 +226,16 @@ class Messenger final : public rma::MessageState,
   Operation& start_send(const Call& call);
   Operation& start_receive(const Call& call, MessageStatus* status);
   Operation* find(std::uint64_t ticket) const noexcept;
+  std::string text_of_unmatched();
+  bool is_stuck(const Peer* only, const rma::TeamCore& team) const noexcept;
+  base::Status complete_puts() noexcept;
   void finish(Operation& operation, const base::Status& status) noexcept;
   void release(Operation& operation) noexcept;
   void cancel(Operation& operation) noexcept;
   MessageStatus wait_for(const Call& call, Operation& operation);
   Request leave_in_flight(Operation& operation, const Call& call);
   [[noreturn]] void throw_error(const base::Status& status, const char* name, int world, std::size_t bytes);
+  [[noreturn]] void throw_stuck(const Call& call);
   bool receive_at_once(const Call& call, Peer* from, MessageStatus& status);
   void end_send(std::uint64_t ticket, Request& sent) noexcept;
 
@@ -269,6 +278,9 @@ class Messenger final : public rma::MessageState,
   };
   Failed failed_;
   bool threw_truncation_ = false;  // the last error that was thrown
+  bool is_closed_ = false;         // by close(), without a failure
+  std::uint64_t moves_seen_ = 0;   // in long waits
+  std::int64_t moved_at_ = 0;
   int closing_peer_ = -1;
   std::int64_t closing_since_ = 0;
 };

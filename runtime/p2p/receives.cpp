@@ -163,12 +163,12 @@ void Messenger::return_credit(Peer& peer) noexcept {
   peer.returned_matched = peer.matched;
 }
 
-bool Messenger::is_revoked(const Peer& peer) const noexcept {
+Status Messenger::revocation(const Peer& peer) const noexcept {
   std::byte* const line = area_ + layout_.line(peer.world);
   // Acquire fence: the read of the sender's buffer comes before this load. If it saw bytes of after the sender's
   // timeout, this load sees the sender's word: see cancel().
   std::atomic_thread_fence(std::memory_order_acquire);
-  return word(line + offsetof(PairLine, revoked)).load(std::memory_order_acquire) != 0;
+  return Revocation::status_of(word(line + offsetof(PairLine, revoked)).load(std::memory_order_acquire), peer.world);
 }
 
 /// Copies the bytes of a rendezvous from the sender's memory. False if this rank can't read it.
@@ -176,7 +176,7 @@ bool Messenger::copy_from_sender(const Peer& peer, const Envelope& message, std:
   const Remote& remote = message.remote;
   if (peer.world == fabric_.rank) {
     if (const Operation* const send = find(remote.request)) std::memmove(to, send->data, message.bytes);
-    return true;  // otherwise the send has timed out: is_revoked()
+    return true;  // otherwise the send was given up: revocation()
   }
   // The progress thread doesn't look for windows: only the owner changes their list, without a lock.
   if (remote.window == 0 || !by_owner_) return false;
@@ -207,8 +207,8 @@ void Messenger::deliver(Operation& receive, Peer& peer, const Envelope& message,
   } else if (arrived < message.bytes) {
     if (message.remote.early > 0 || !copy_from_sender(peer, message, receive.data))
       return receive_pieces(receive, peer, message, arrived);
-    if (is_revoked(peer)) [[unlikely]]
-      return finish(receive, Status::failure(Code::error, "the sender's call has timed out", peer.world));
+    if (const Status status = revocation(peer); !status.ok()) [[unlikely]]
+      return finish(receive, status);
   }
   finish(receive, outcome);
   // A send whose bytes all were early has ended.

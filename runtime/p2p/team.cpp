@@ -46,29 +46,29 @@ const Call& checked(const Call& call, int lowest) {
 
 }  // namespace
 
-void Team::send(const void* data, std::size_t bytes, int destination, int tag) {
+void Team::send_bytes(const void* data, std::size_t bytes, int destination, int tag) {
   p2p::Messenger& messenger = messenger_of(core_, "send");
   messenger.send(checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
-MessageStatus Team::recv(void* data, std::size_t capacity, int source, int tag) {
+MessageStatus Team::recv_bytes(void* data, std::size_t capacity, int source, int tag) {
   p2p::Messenger& messenger = messenger_of(core_, "recv");
   return messenger.recv(checked({*core_, "recv", Activity::recv, source, tag, data, capacity}, -1));
 }
 
-Request Team::isend(const void* data, std::size_t bytes, int destination, int tag) {
+Request Team::isend_bytes(const void* data, std::size_t bytes, int destination, int tag) {
   p2p::Messenger& messenger = messenger_of(core_, "isend");
   return messenger.isend(
       checked({*core_, "isend", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
-Request Team::irecv(void* data, std::size_t capacity, int source, int tag, MessageStatus* status) {
+Request Team::irecv_bytes(void* data, std::size_t capacity, int source, int tag, MessageStatus* status) {
   p2p::Messenger& messenger = messenger_of(core_, "irecv");
   return messenger.irecv(checked({*core_, "irecv", Activity::recv, source, tag, data, capacity}, -1), status);
 }
 
-MessageStatus Team::sendrecv(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
-                             std::size_t capacity, int source, int recv_tag) {
+MessageStatus Team::sendrecv_bytes(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
+                                   std::size_t capacity, int source, int recv_tag) {
   p2p::Messenger& messenger = messenger_of(core_, "sendrecv");
   return messenger.sendrecv(
       checked({*core_, "sendrecv", Activity::send, destination, send_tag, const_cast<void*>(out), bytes}, 0),

@@ -54,6 +54,7 @@ bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std
     mine.bytes = out.take();
     Shared theirs = control_->share(card.local_name, mine, deadline);
     if (theirs.bytes.empty()) {
+      require_current(rank, card);  // the socket of a process that has ended isn't a reason for a wire
       why = "the member's socket can't be reached";
       return false;
     }
@@ -307,11 +308,15 @@ void Membership::await_absent(int rank, Deadline deadline) {
     if (known(rank).prepared) discard(rank, *known(rank).prepared);
     known(rank).prepared.reset();
   }
+  std::unique_lock guard(lock_);
   while (!table_.is_absent(rank)) {
+    // Then no event removes the former holder: leave() waits for this call, and removes it afterwards.
+    if (join_.empty()) throw Error(Code::peer_failed, "Pool::join", "this process has left the pool");
+    if (ended_) throw Error(Code::peer_failed, "Pool::join", "the store has ended");
     if (deadline.expired())
       throw Error(Code::timeout, "Pool::join",
                   fmt::format("copies of the former rank {} haven't ended, or its leave isn't known", rank));
-    (void)::poll(nullptr, 0, 1);
+    (void)changed_.wait_for(guard, std::chrono::milliseconds(1));  // the end of a copy notifies nobody
   }
 }
 

@@ -120,7 +120,8 @@ class Membership final : private Control::Handler {
   /// A candidate's request is for the join named `target`. Waits for this process's view of the others. Throws
   /// Error{peer_failed} if that isn't its present join.
   void require_target(std::unique_lock<std::mutex>& guard, const std::string& target) const;
-  /// Waits until the rank's previous member isn't used any more.
+  /// Waits until the rank's previous member isn't used any more. Throws Error{peer_failed} when this process leaves or
+  /// the store ends.
   void await_absent(int rank, base::Deadline deadline);
   /// Throws Error{peer_failed} if the rank isn't that join's any more.
   void prepare(int rank, const Card& card, Member member);

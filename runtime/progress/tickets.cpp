@@ -52,9 +52,9 @@ std::uint64_t Tickets::moves() const noexcept {
 }
 
 Status Tickets::complete_sources() const noexcept {
-  for (TicketSource* const source : sources_)
-    if (source != nullptr)
-      if (const Status status = source->complete(); !status.ok()) return status;
+  for (std::size_t i = 0; i < sources_.size(); ++i)  // a wait in complete() may let another thread add a source
+    if (sources_[i] != nullptr)
+      if (const Status status = sources_[i]->complete(); !status.ok()) return status;
   return {};
 }
 

@@ -50,6 +50,9 @@ class TicketSource {
   virtual bool is_transfer() const noexcept { return false; }
   /// As WireTickets::abandon. A collective continues, except after a rank's death or an abort.
   virtual void abandon(Ticket) noexcept {}
+  /// The request of `ticket` was destroyed. If the operation is in flight, and its buffers may end with the request,
+  /// the job ends. Never waits for another rank.
+  virtual void dropped(Ticket, const char* /*call*/) noexcept {}
   /// Waits until the puts among its tickets are visible at their targets.
   virtual base::Status complete() noexcept { return {}; }
 };

@@ -15,6 +15,13 @@ inline base::Status begin_put_signal(const WindowCore& core, int rank, std::uint
   return core.peers()[static_cast<std::size_t>(rank)].channel->put_signal(offset, source, bytes, signal_offset, value,
                                                                           ticket);
 }
+/// As begin_put_signal, for a peer that may have dropped its team: then nothing happens.
+inline base::Status begin_notify(const WindowCore& core, int rank, std::uint64_t offset, const void* source,
+                                 std::size_t bytes, std::uint64_t signal_offset, std::uint64_t value,
+                                 std::uint64_t& ticket) noexcept {
+  return core.peers()[static_cast<std::size_t>(rank)].channel->notify(offset, source, bytes, signal_offset, value,
+                                                                      ticket);
+}
 /// Called after begin_put_signal to a mapped peer, which may be computing: nudges the peer's progress thread. For other
 /// peers the target's wire does this when the bytes have arrived.
 inline void nudge(const WindowCore& core, int rank) noexcept {

@@ -33,7 +33,8 @@ base::Bytes encode(const Description& description) {
   base::ByteWriter out;
   out.number(description.failure.code).number(description.failure.peer);
   out.text(description.failure.message).text(description.failure.hint);
-  out.number(description.bytes).number(description.next_id).number(static_cast<std::uint32_t>(description.keys.size()));
+  out.number(description.bytes).number(description.next_id).number(description.rebound);
+  out.number(static_cast<std::uint32_t>(description.keys.size()));
   for (const auto& [wire, key] : description.keys) out.text(wire).blob(key);
   out.number(static_cast<std::uint8_t>(description.has_device_atomics));
   out.blob(description.device).number(description.share).number(static_cast<std::uint32_t>(description.helpers.size()));
@@ -50,6 +51,7 @@ Description decode(base::ByteView bytes, int rank, const char* operation) {
   description.failure.hint = in.text();
   description.bytes = in.number<std::uint64_t>();
   description.next_id = in.number<std::uint64_t>();
+  description.rebound = in.number<std::uint64_t>();
   const auto keys = in.number<std::uint32_t>();
   for (std::uint32_t i = 0; i < keys && in.ok(); ++i) {
     std::string wire = in.text();
@@ -90,6 +92,26 @@ void throw_first_cause(const std::vector<Description>& ranks, const TeamCore& te
   throw Error(std::move(detail));
 }
 
+/// The lineage of the window that the ranks rebind; 0: all ranks create one. All ranks use the same data.
+std::uint64_t agreed_lineage(const std::vector<Description>& ranks, const TeamCore& team) {
+  const auto rebinds = [](const Description& one) { return one.rebound != 0; };
+  const auto first = std::ranges::find_if(ranks, rebinds);
+  if (first == ranks.end()) return 0;
+  const auto other = std::find_if(
+      first, ranks.end(), [&](const Description& one) { return rebinds(one) && one.rebound != first->rebound; });
+  if (other == ranks.end()) return first->rebound;
+  const auto world = [&](auto rank) { return team.world_rank(static_cast<int>(rank - ranks.begin())); };
+  ErrorDetail detail;
+  detail.code = Code::mismatch;
+  detail.operation = team.fabric().operation.name();
+  detail.rank = team.fabric().rank;
+  detail.peer = world(other);
+  detail.message = fmt::format("rank {} rebinds window {}, rank {} rebinds window {}", world(first), first->rebound - 1,
+                               world(other), other->rebound - 1);
+  detail.hint = "every rank rebinds its windows in the same order";
+  throw Error(std::move(detail));
+}
+
 /// The size of a rank's part, and the memory and descriptors available to that rank. All ranks exchange their demands
 /// before any rank allocates, so every rank reports a shortage at once.
 struct Demand {
@@ -103,12 +125,10 @@ struct Demand {
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes, bool is_lazy) {
     // One for the segment, created or received, and one that a wire may open meanwhile.
     constexpr int descriptors = 2;
-    // Smaller parts aren't checked, because reading the system's files takes 50 us.
-    constexpr std::size_t worth_a_look = std::size_t{1} << 20;
     Demand demand;
     demand.bytes = bytes;
     demand.share = fabric.node_link->next_share();
-    if (bytes >= worth_a_look && !is_lazy) demand.room = base::available_memory();
+    if (bytes >= base::worth_a_look && !is_lazy) demand.room = base::available_memory();
     if (!base::has_descriptors(descriptors, fabric.waiter.page().segment()->fd()))
       demand.failure = "no descriptor is left for shared memory: " + base::descriptor_limit();
     return demand;
@@ -145,6 +165,7 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
   ErrorDetail detail;
   detail.operation = fabric.operation.name();
   detail.rank = fabric.rank;
+  detail.is_agreed = true;
   std::vector<base::MemoryDemand> demands;
   for (std::size_t member = 0; member < all.size(); ++member) {
     const int rank = team.world_rank(static_cast<int>(member));
@@ -159,14 +180,14 @@ void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool ne
     detail.peer = rank;
     detail.message = fmt::format("rank {}: {}", rank, demand.failure);
     detail.hint = "raise `ulimit -n` for that rank";
-    throw AgreedError(std::move(detail));
+    throw Error(std::move(detail));
   }
   const auto shortage = base::memory_shortage(demands);
   if (!shortage) return;
   detail.code = Code::out_of_memory;
   detail.message = *shortage;
-  detail.hint = "use less memory, use fewer ranks per machine, or raise the memory limit of this container or session";
-  throw AgreedError(std::move(detail));
+  detail.hint = base::memory_hint;
+  throw Error(std::move(detail));
 }
 
 /// The deadline of a step in which only some ranks of the team wait. Over the team's schedules it is half the timeout,
@@ -301,7 +322,8 @@ std::shared_ptr<WindowCore> create_window(TeamCore& team, std::size_t bytes, Win
 }
 
 std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                               std::exception_ptr failure, WindowCore::Role role) {
+                                               std::exception_ptr failure, WindowCore::Role role,
+                                               std::uint64_t rebound) {
   Fabric& fabric = team.fabric();
   const OperationScope user(fabric, "Window::create", base::SetupCall::window_over);
   if (role == WindowCore::Role::user) memory::look_for_devices();
@@ -311,6 +333,7 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
   // First round: the properties of all parts, and the keys by which peers access them.
   Description mine;
   mine.next_id = fabric.windows.proposed_id();
+  mine.rebound = rebound;
   mine.share = fabric.node_link->next_share();
   try {
     if (allocation == nullptr) std::rethrow_exception(failure);
@@ -340,6 +363,8 @@ std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<m
   for (const Description& rank : ranks) core->id_ = std::max(core->id_, rank.next_id);
   fabric.windows.take_id(core->id_);
   throw_first_cause(ranks, team);
+  const std::uint64_t lineage = agreed_lineage(ranks, team);
+  core->lineage_ = lineage != 0 ? lineage : core->id_ + 1;
 
   // Second round: if a rank can't connect to a peer, creation fails on all ranks. A peer may wait for this rank until
   // its own deadline before it enters this round.

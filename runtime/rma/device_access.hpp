@@ -22,6 +22,7 @@ struct Description {
   ErrorDetail failure;  // code success: none
   std::uint64_t bytes = 0;
   std::uint64_t next_id = 0;
+  std::uint64_t rebound = 0;  // WindowCore::lineage() of the window that this rank rebinds; 0: it creates one
   std::vector<std::pair<std::string, base::Bytes>> keys;  // of the part, by the name of the wire
   bool has_device_atomics = false;  // this rank reaches a peer by a wire whose atomics aren't atomic with the CPU's
   base::Bytes device;               // a DeviceOffer if the part is device memory

@@ -1,7 +1,11 @@
 #include "runtime/rma/fabric.hpp"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <exception>
 #include <span>
+#include <string>
 #include <thread>
 
 #include "runtime/base/interrupt.hpp"
@@ -41,6 +45,21 @@ base::Status Fabric::flush_wires(base::Activity activity) noexcept {
   return {};
 }
 
+base::Status abort_dropped(const Fabric& fabric, std::string_view what) noexcept {
+  try {
+    const char* const unwinding = std::uncaught_exceptions() > 0 ? "; an exception unwinds the stack" : "";
+    const std::string text = fmt::format(
+        "rank {} has destroyed the request of {} in flight, so its buffers may have ended; call wait(), or abandon(){}",
+        fabric.rank, what, unwinding);
+    if (fabric.abort != nullptr) fabric.abort(text);
+  } catch (const std::exception&) {  // no memory for the text
+    if (fabric.abort != nullptr) fabric.abort("a request was destroyed in flight");
+  }
+  const base::Status aborted = fabric.waiter.page().aborted();
+  return aborted.ok() ? base::Status::failure(Code::aborted, "a request was destroyed in flight", fabric.rank)
+                      : aborted;
+}
+
 void throw_closed_runtime(const Fabric& fabric, const char* operation) {
   if (fabric.is_forked()) base::throw_forked(operation, fabric.rank);
   throw Error(Code::closed, operation, "the runtime is closed");
@@ -48,12 +67,12 @@ void throw_closed_runtime(const Fabric& fabric, const char* operation) {
 
 namespace {
 
-/// If a rank has died, further failures follow: connections break, and ranks that unwind close their windows. The
-/// control plane reports the death before them, or shortly after. Then the death is the cause. The program's interrupt
-/// ends this wait.
+/// If a rank has died, further failures follow: connections break, new ones can't be made, and ranks that unwind close
+/// their windows. The control plane reports the death before them, or shortly after. Then the death is the cause. The
+/// program's interrupt ends this wait.
 base::Status first_cause(const Fabric& fabric, const base::Status& status) {
-  const bool may_follow = status.code == Code::peer_failed || (status.code == Code::error && status.peer >= 0) ||
-                          status.code == Code::aborted;
+  const bool names_peer = status.peer >= 0 && (status.code == Code::error || status.code == Code::unavailable);
+  const bool may_follow = status.code == Code::peer_failed || status.code == Code::aborted || names_peer;
   if (!may_follow) return status;
   const base::NodePage& page = fabric.waiter.page();
   const auto limit = base::Deadline::after(std::chrono::seconds(1));
@@ -94,10 +113,12 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
       // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
+  if (status.code == Code::peer_failed && fabric.on_peer_failed) fabric.on_peer_failed(detail.peer);
   if (status.code == Code::timeout && detail.peer >= 0) {
     const std::string state = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!state.empty()) detail.message += "; " + state;
   }
+  if (!call.more.empty()) detail.message.append("; ").append(call.more);
   if (status.code == Code::timeout)
     detail.hint = "HMC_TIMEOUT_S sets the deadline; hmcrun --timeout shows what each rank is in";
   throw Error(std::move(detail));

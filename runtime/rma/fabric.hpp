@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <hmc/runtime.hpp>
@@ -130,6 +131,10 @@ class Fabric {
   /// Team::shrink and Team::grow: the world of a new job; set by the job.
   enum class Regroup : std::uint8_t { shrink, grow };
   std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
+  /// Called before an Error{peer_failed} is thrown, with its peer; may be null. Any thread.
+  std::function<void(int peer)> on_peer_failed;
+  /// As Runtime::abort; set by the job. Then the node page has the abort.
+  std::function<void(std::string_view text)> abort;
 
   WindowRegistry windows;
   std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world
@@ -138,8 +143,8 @@ class Fabric {
   p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
-  /// Replaces job_timeout (negative) by this runtime's timeout.
-  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args < Timeout::zero() ? timeout : args; }
+  /// Replaces job_timeout by this runtime's timeout.
+  std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args == job_timeout ? timeout : args; }
 
   /// The exchange that opens and closes the world's windows.
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
@@ -163,6 +168,8 @@ class Fabric {
   progress::Background background{waiter, tickets, log};  ///< last: destroyed before the members that it uses
 };
 
+/// For a request that was destroyed in flight: ends the job, and returns the abort. `what`: the operation.
+base::Status abort_dropped(const Fabric& fabric, std::string_view what) noexcept;
 /// For a call after Runtime::close, or in a child of fork().
 [[noreturn]] void throw_closed_runtime(const Fabric& fabric, const char* operation);
 
@@ -173,6 +180,7 @@ struct CallSite {
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
   bool has_extent = false;
+  std::string_view more = {};  ///< a further clause of the text
 };
 [[noreturn]] void throw_status(const Fabric& fabric, const base::Status& status, const CallSite& call);
 /// As throw_status, for a failure that isn't the effect of a rank's death.

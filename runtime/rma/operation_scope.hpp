@@ -42,12 +42,6 @@ class OperationScope {
   std::optional<base::ActivityScope> posted_;
 };
 
-/// An error that all ranks of the team throw in the same call, so no rank has to notify the others.
-class AgreedError : public Error {
- public:
-  using Error::Error;
-};
-
 /// The warning about a long wait: the call, the time, and the awaited rank. The control plane adds the missing ranks.
 std::string text_of_long_wait(const Fabric& fabric, const base::WaitNote& note, std::chrono::nanoseconds waited);
 /// "rank 3 (host vm, pid 123) is in allreduce number 5 of 4096 bytes for 2.1 s; ...". `word`: the text's word for a

@@ -39,12 +39,34 @@ Request Request::from_raw(const Raw& raw) {
 
 Request::Raw Request::raw() const noexcept { return {window_.lock().get(), ticket_, operation_, wire_, peer_}; }
 
+Request::Raw Request::release() noexcept {
+  const Raw bytes = raw();
+  ticket_ = transport::done;
+  operation_ = nullptr;
+  return bytes;
+}
+
+Request& Request::operator=(Request&& other) noexcept {
+  if (this == &other) return *this;
+  const Request old = std::move(*this);
+  window_ = std::move(other.window_);
+  ticket_ = std::exchange(other.ticket_, transport::done);
+  operation_ = std::exchange(other.operation_, nullptr);
+  wire_ = other.wire_;
+  peer_ = other.peer_;
+  return *this;
+}
+
+void Request::drop() noexcept {
+  const auto window = this->window();  // null: closed, which has ended the operation
+  if (auto* const source = window != nullptr ? window->fabric().tickets.source(wire_) : nullptr)
+    source->dropped(ticket_, operation_);
+}
+
 std::shared_ptr<rma::WindowCore> Request::window() const noexcept {
   std::shared_ptr<rma::WindowCore> window = window_.lock();
   return window != nullptr && window->is_open() ? window : nullptr;
 }
-
-Request Request::take() noexcept { return std::exchange(*this, Request()); }
 
 base::Status Request::look(const rma::WindowCore* window) const noexcept {
   if (ticket_ == transport::done) return {};
@@ -53,7 +75,8 @@ base::Status Request::look(const rma::WindowCore* window) const noexcept {
 }
 
 void Request::end(const std::shared_ptr<rma::WindowCore>& window, const base::Status& status) {
-  const Request over = take();  // a failed request also becomes empty
+  Request over = std::move(*this);  // a failed request also becomes empty
+  over.ticket_ = transport::done;
   if (status.ok()) return;
   if (window == nullptr) {
     if (const auto last = over.window_.lock(); last != nullptr && last->fabric().is_forked())
@@ -84,13 +107,14 @@ bool Request::test() {
 }
 
 void Request::wait(Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait");
   if (is_empty()) return;
   const auto window = this->window();
   if (window == nullptr || ticket_ == transport::done) return end(window, look(window.get()));
   rma::Fabric& fabric = window->fabric();
   progress::TicketSource* const source = fabric.tickets.source(wire_);
   base::WaitNote note{base::Activity::wait_request, peer_};
-  if (source != nullptr && !source->is_transfer() && timeout < Timeout::zero()) {
+  if (source != nullptr && !source->is_transfer() && timeout == job_timeout) {
     note.watch = source->watch();
     const base::Status status = await_while_it_moves(fabric, *source, wire_, ticket_, note);
     if (status.code == Code::timeout) source->expired(ticket_);  // it can no longer complete
@@ -108,16 +132,18 @@ void Request::wait(Timeout timeout) {
 }
 
 void Request::abandon() noexcept {
-  const Request over = take();
+  Request over = std::move(*this);
+  const std::uint64_t ticket = std::exchange(over.ticket_, transport::done);
   // A single rank can't abandon a collective: it continues, and its buffers stay in use.
-  if (const auto window = over.window(); window != nullptr && over.ticket_ != transport::done)
-    window->fabric().tickets.abandon(over.wire_, over.ticket_);
+  if (const auto window = over.window(); window != nullptr && ticket != transport::done)
+    window->fabric().tickets.abandon(over.wire_, ticket);
 }
 
 void Request::wait_all(std::span<Request> requests, Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait_all");
   const base::Deadline deadline = base::Deadline::after(timeout);
   try {
-    for (Request& request : requests) request.wait(timeout < Timeout::zero() ? timeout : deadline.left());
+    for (Request& request : requests) request.wait(timeout == job_timeout ? timeout : deadline.left());
   } catch (const Error& error) {
     if (error.code() != Code::timeout) abandon_all(requests);
     throw;
@@ -140,6 +166,7 @@ void Request::throw_timeout(std::span<Request> requests, const base::Status& sta
 }
 
 std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
+  base::require_timeout(timeout, "Request::wait_any");
   std::size_t finished = none;
   std::shared_ptr<rma::WindowCore> some;  // the window of a request in progress
   base::Status result;
@@ -160,7 +187,7 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
   if (!one_over()) {
     if (some == nullptr) return none;  // all requests are empty
     rma::Fabric& fabric = some->fabric();
-    const bool renewed = timeout < Timeout::zero();
+    const bool renewed = timeout == job_timeout;
     base::Status status;
     const progress::Background::Waiting waiting(fabric.background);
     for (std::uint64_t before = 0; status.ok() && finished == none;) {

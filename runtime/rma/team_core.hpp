@@ -25,6 +25,8 @@ class MessageState {
   virtual ~MessageState() = default;
   /// Before the barrier of Runtime::close: waits until no peer needs this rank, and ends the operations in flight.
   virtual void close() = 0;
+  /// After that barrier: warns of the messages that this rank hasn't received.
+  virtual void report_unreceived() noexcept = 0;
 };
 
 /// world_rank() and rank_of() convert between team ranks, which windows and collectives use, and world ranks, which

@@ -14,6 +14,7 @@
 #include <hmc/team.hpp>
 
 #include "runtime/rma/device_access.hpp"
+#include "runtime/rma/operation_scope.hpp"
 #include "runtime/rma/window_core.hpp"
 
 namespace hmc {
@@ -164,7 +165,9 @@ void Window::close() { open_core(core_, "Window::close").close(); }
 void Window::rebind(Team& team) {
   WindowCore& old = core_here(core_, "Window::rebind");
   rma::TeamCore& over = open_team(team, "Window::rebind");
-  std::shared_ptr<WindowCore> fresh = rma::create_window_over(over, old.retire(), nullptr, WindowCore::Role::user);
+  const rma::OperationScope user(over.fabric(), "Window::rebind", base::SetupCall::window_over);
+  std::shared_ptr<WindowCore> fresh =
+      rma::create_window_over(over, old.retire(), nullptr, WindowCore::Role::user, old.lineage());
   fresh->take_allocations(old);
   core_ = std::move(fresh);
 }

@@ -360,6 +360,7 @@ void WindowCore::put_signal(int rank, std::uint64_t offset, const void* source, 
 }
 
 std::uint64_t WindowCore::wait_until(std::uint64_t offset, Cmp compare, std::uint64_t value, Timeout timeout) {
+  base::require_timeout(timeout, "wait_until");
   check_word("wait_until", rank_, offset, 8);
   check_comparison("wait_until", offset, compare);
   if (own_.on_device) [[unlikely]]
@@ -443,6 +444,7 @@ void WindowCore::fence() {
 }
 
 void WindowCore::flush(int rank, Timeout timeout) {
+  base::require_timeout(timeout, "flush");
   const WindowPeer& target = peer("flush", rank);
   if (target.direct != nullptr) {
     base::full_fence();
@@ -456,6 +458,7 @@ void WindowCore::flush(int rank, Timeout timeout) {
 }
 
 void WindowCore::flush_all(Timeout timeout) {
+  base::require_timeout(timeout, "flush");
   if (!is_open()) [[unlikely]]
     refuse_closed("flush");
   base::full_fence();

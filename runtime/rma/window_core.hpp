@@ -87,6 +87,9 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   void take_allocations(const WindowCore& old) { allocator_ = old.allocator_; }
   bool is_open() const noexcept { return open_ && !fabric().is_forked(); }
   std::uint64_t id() const noexcept { return id_; }
+  /// The id + 1 of the window that was created first over this memory. Window::rebind keeps it, so that ranks can
+  /// compare what they rebind.
+  std::uint64_t lineage() const noexcept { return lineage_; }
   std::uint64_t team_id() const noexcept { return team_ != nullptr ? team_->id() : 0; }
   Fabric& fabric() const noexcept { return *own_.fabric; }
   int rank() const noexcept { return rank_; }  ///< of the team
@@ -162,7 +165,7 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
 
  private:
   friend std::shared_ptr<WindowCore> create_window_over(TeamCore&, std::shared_ptr<memory::Allocation>,
-                                                        std::exception_ptr, Role);
+                                                        std::exception_ptr, Role, std::uint64_t);
   enum class Direction { put, get };
   /// The local side of a transfer.
   template <Direction direction> using Local = std::conditional_t<direction == Direction::put, const void*, void*>;
@@ -240,6 +243,7 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
   bool open_ = false;
   Role role_;
   std::uint64_t id_ = 0;
+  std::uint64_t lineage_ = 0;
   SymmetricAllocator allocator_{0};
 };
 
@@ -249,9 +253,11 @@ class WindowCore : public std::enable_shared_from_this<WindowCore> {
 std::shared_ptr<WindowCore> create_window(TeamCore& team, std::size_t bytes, WindowCore::Role role,
                                           const std::function<void(std::byte*)>& prepare = nullptr);
 /// Collective: over memory that this rank has allocated. If `allocation` is null, this rank couldn't allocate, for the
-/// reason in `failure`; then every rank throws.
+/// reason in `failure`; then every rank throws. `rebound`: the lineage of the window that this rank rebinds. A rank
+/// that has replaced another passes 0, as for a new window. Ranks that pass different lineages throw Error{mismatch}.
 std::shared_ptr<WindowCore> create_window_over(TeamCore& team, std::shared_ptr<memory::Allocation> allocation,
-                                               std::exception_ptr failure, WindowCore::Role role);
+                                               std::exception_ptr failure, WindowCore::Role role,
+                                               std::uint64_t rebound = 0);
 
 // Inline, so that Window::put and Window::get to a mapped peer are one function.
 [[gnu::always_inline]] inline void WindowCore::put(int rank, std::uint64_t offset, const void* source,

@@ -105,6 +105,11 @@ class Channel {
   /// sees the bytes, and all puts of this rank to this peer before fence().
   virtual base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                   std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept = 0;
+  /// As put_signal, for a peer that may have retired the region: then nothing happens, now or later.
+  virtual base::Status notify(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                              std::uint64_t value, Ticket& ticket) noexcept {
+    return put_signal(offset, source, bytes, signal_offset, value, ticket);
+  }
   /// `result` holds the old value, atomic.width bytes, when the ticket is done. It may be null if the operation returns
   /// nothing.
   virtual base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept = 0;

@@ -18,6 +18,11 @@ void test_signals(void) {
   OK(hmc_test_until(window, signal, HMC_GE, 1, &holds));
   CHECK(holds == 0);
   CHECK(hmc_wait_until(window, 16376, HMC_NE, 0, 1000000, &seen) == HMC_TIMEOUT);
+  CHECK(hmc_wait_until(window, 16376, HMC_EQ, 0, -2, &seen) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_flush(window, right, -1000000000) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_flush_all(window, INT64_MIN) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_request_wait_all(NULL, 0, -2) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_team_grow(world, -2) == HMC_INVALID_ARGUMENT);
   hmc_set_interrupt_check(interrupt);
   CHECK(hmc_wait_until(window, 16376, HMC_NE, 0, HMC_JOB_TIMEOUT, &seen) == HMC_TIMEOUT);
   hmc_set_interrupt_check(NULL);

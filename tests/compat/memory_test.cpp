@@ -8,6 +8,8 @@
 
 #include <hmc.h>
 
+#include "tests/support/too_much_memory.hpp"
+
 namespace hmc::compat {
 
 namespace {
@@ -50,6 +52,20 @@ TEST(CompatMemory, failures_are_statuses) {
   EXPECT_EQ(memory.allocateBuffer(&address, 1), status_t::ERROR);
   EXPECT_EQ(memory.setDeviceIdAndMemoryType(0, MemoryType::CPU), status_t::SUCCESS);
   EXPECT_EQ(memory.allocateBuffer(&address, 1), status_t::SUCCESS);
+}
+
+TEST(CompatMemory, more_memory_than_the_machine_has_is_refused) {
+  const std::size_t bytes = test::too_much_memory();
+  Memory memory(0, MemoryType::CPU);
+  void* address = &memory;
+  EXPECT_EQ(memory.allocateBuffer(&address, bytes), status_t::ERROR);
+  EXPECT_EQ(address, nullptr);
+  try {
+    const ConnBuffer buffer(0, bytes, MemoryType::CPU);
+    ADD_FAILURE() << "ConnBuffer took " << bytes << " bytes";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory) << error.what();
+  }
 }
 
 TEST(CompatMemory, default_type_is_the_accelerator_or_the_host) {

@@ -127,7 +127,7 @@ HMC_SPMD_TEST(Receives, receive_registered_during_a_put_loses_no_byte) {
   }
   const std::uint64_t signal = (bytes + 7) / 8 * 8;
   std::mt19937_64 random(me.options.seed + static_cast<std::uint64_t>(me.rank));
-  for (std::uint64_t round = 1; round <= number(me, "receive_rounds", 40); ++round) {
+  for (std::uint64_t round = 1; round <= number(me, "receive_rounds", 8); ++round) {
     on.barrier();
     const std::vector<std::byte> source = bytes_of({me.rank, round}, bytes);
     const Ticket ticket = window.put_signal_nb(on.next(), 0, source, signal, round);

@@ -65,6 +65,29 @@ HMC_SPMD_TEST(Lifetime, several_regions_are_separate) {
   for (const std::size_t i : {6U, 1U, 5U, 2U, 4U}) windows[i]->close();
 }
 
+HMC_SPMD_TEST(Lifetime, notice_to_a_retired_region_affects_nothing_else) {
+  Fixture on(me);
+  Window window(on, 4096), other(on, 4096);
+  constexpr std::uint64_t signal = 2048;
+  const auto source = bytes_of({me.rank, 1}, 100);
+  const auto notify = [&](std::uint64_t value) {
+    Ticket ticket = transport::done;
+    on.require(window.to(on.next()).notify(0, source.data(), source.size(), signal, value, ticket), "notify");
+    on.wait(ticket);
+  };
+  notify(1);
+  window.wait_signal(signal, 1);
+  HMC_CHECK_CLEAN((Pattern{on.previous(), 1}.verify(window.mine().first(100))));
+  on.settle();
+  on.wire().retire_region(window.region());
+  on.barrier();
+  for (std::uint64_t value = 2; value < 5; ++value) notify(value);
+  on.flush();  // throws if the peer refused a put
+  use(on, other, 2);
+  other.close();
+  window.close();
+}
+
 HMC_SPMD_TEST(Lifetime, register_and_deregister_leaks_nothing) {
   Fixture on(me);
   const std::uint64_t rounds = number(me, "window_rounds", 150);

@@ -113,7 +113,7 @@ HMC_SPMD_TEST(OneSided, verbs_complete_at_a_stopped_target) {
 // HMC_RDMA_DEVICE or UCX_NET_DEVICES per rank the requests come from different devices.
 HMC_SPMD_TEST(OneSided, atomics_of_all_kinds_are_exact_at_one_target) {
   Fixture on(me);
-  constexpr std::uint64_t each = 400;
+  constexpr std::uint64_t each = 200;
   Window window(on, 64);
   on.barrier();
   const int target = on.peers().front();

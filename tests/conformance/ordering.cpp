@@ -129,7 +129,7 @@ HMC_SPMD_TEST(Ordering, small_messages_stay_behind_a_large_put) {
   constexpr std::size_t bytes = 16 << 20;
   Window window(on, bytes + 8);
   std::vector<std::byte> source(bytes);
-  for (std::uint64_t round = 1; round <= 4; ++round) {
+  for (std::uint64_t round = 1; round <= 2; ++round) {
     const Pattern sent{me.rank, round};
     sent.fill(source);
     const auto small = bytes_of({me.rank, 1000 + round}, 500);

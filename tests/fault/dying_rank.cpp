@@ -1,6 +1,7 @@
 // One rank dies (or aborts) while the others wait in HMC. Each survivor reports its error and the delay.
 //   hmcrun -np N dying_rank HOW WHERE
-//   HOW:   kill | exit0 | exit3 | abort | segv
+//   HOW:   kill | kill_unreaped | exit0 | exit3 | abort | segv
+//          kill_unreaped: its parent is stopped, so hmcrun is told of the death late
 //   WHERE: barrier | wait_until | allreduce | flush | get | request | create | test | test_until | recv | recv_any |
 //          send | irecv | recv_part (the victim dies after the first pieces of its message)
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
@@ -28,7 +29,8 @@ constexpr std::uint64_t data_at = 4096;
 constexpr std::size_t data_bytes = std::size_t{1} << 20;
 
 [[noreturn]] void die(Runtime& runtime, const std::string& how) {
-  if (how == "kill") ::kill(::getpid(), SIGKILL);
+  if (how == "kill_unreaped") ::kill(::getppid(), SIGSTOP);
+  if (how.starts_with("kill")) ::kill(::getpid(), SIGKILL);
   if (how == "segv") {
     ::signal(SIGSEGV, SIG_DFL);
     ::kill(::getpid(), SIGSEGV);
@@ -55,11 +57,11 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
     hmc::Request request = runtime.world().ibarrier();
     forever([&] { request.test(); });
   }
-  if (where == "recv") runtime.world().recv(memory.data(), 8, victim, 1);
-  if (where == "recv_part") runtime.world().recv(memory.data(), data_bytes, victim, 1);
-  if (where == "recv_any") runtime.world().recv(memory.data(), 8);
-  if (where == "send") runtime.world().send(memory.data(), data_bytes, victim, 1);
-  if (where == "irecv") runtime.world().irecv(memory.data(), 8, victim, 1).wait();
+  if (where == "recv") runtime.world().recv_bytes(memory.data(), 8, victim, 1);
+  if (where == "recv_part") runtime.world().recv_bytes(memory.data(), data_bytes, victim, 1);
+  if (where == "recv_any") runtime.world().recv_bytes(memory.data(), 8);
+  if (where == "send") runtime.world().send_bytes(memory.data(), data_bytes, victim, 1);
+  if (where == "irecv") runtime.world().irecv_bytes(memory.data(), 8, victim, 1).wait();
   if (where == "create") Window::create(runtime.world(), 4096);
   if (where == "get") forever([&] { win.get(victim, data_at, memory.data(), data_bytes); });
   if (where == "flush") {

@@ -38,6 +38,8 @@ def run(mode, seed):
         seen.add(int(rank))
         times.append((call, int(after)))
         named.append("SIGKILL" in text)
+        if "SIGKILL" not in text:
+            wrong.append(f"rank {rank} in {call}: no signal in: {text}")
         if code != "peer_failed" or int(peer) not in dead:
             wrong.append(f"rank {rank} in {call}: {code}, peer {peer} and not {dead}: {text}")
     for rank, size, after in re.findall(r"shrunk (\d+) to (\d+) after (-?\d+) us", job.stdout):

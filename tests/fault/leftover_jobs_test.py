@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""leftover_jobs_test.py HMCRUN PROGRAM NODES COUNT: consecutive jobs of two processes leave no file and no process
-behind."""
+"""leftover_jobs_test.py HMCRUN PROGRAM COUNT: consecutive jobs of two processes, on one node and on two in turn, leave no
+file and no process behind."""
 import os
 import subprocess
 import sys
@@ -24,10 +24,10 @@ def processes_of(program):
 
 
 def main():
-    hmcrun, program, nodes, count = sys.argv[1], os.path.realpath(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    hmcrun, program, count = sys.argv[1], os.path.realpath(sys.argv[2]), int(sys.argv[3])
     before = our_files()
     for job in range(count):
-        done = subprocess.run([hmcrun, "-np", "2", "--nodes", nodes, "--timeout", "60", program],
+        done = subprocess.run([hmcrun, "-np", "2", "--nodes", str(1 + job % 2), "--timeout", "60", program],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             sys.exit(f"job {job} ended with {done.returncode}:\n{done.stdout}")
@@ -39,7 +39,7 @@ def main():
         if not (left or alive) or time.monotonic() > limit:
             break
         time.sleep(0.1)
-    print(f"{count} jobs on {nodes} node(s): {len(left)} files and {len(alive)} processes left {left} {alive}")
+    print(f"{count} jobs: {len(left)} files and {len(alive)} processes left {left} {alive}")
     sys.exit(bool(left or alive))
 
 

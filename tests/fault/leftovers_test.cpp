@@ -1,4 +1,4 @@
-// Leak test: creating and closing Runtimes doesn't grow descriptors, memory or files.
+// Creating and closing Runtimes: it doesn't grow descriptors, memory or files, and activity lines are up to date.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -91,6 +91,16 @@ TEST(Leftovers, unclosed_runtimes_and_windows_leak_nothing) {
   const Usage before;
   for (int i = 0; i < rounds; ++i) round();
   expect_flat(before, Usage());
+}
+
+TEST(ActivityLine, time_outside_of_calls_begins_at_the_end_of_init) {
+  auto place = hmc::bootstrap::make_alone();
+  const hmc::base::ActivityLine& line = place->node_page().activity(0);
+  const std::int64_t before = hmc::base::now_ns();
+  Runtime runtime(std::make_unique<hmc::job::JobCore>(std::move(place), hmc::base::Env::from_process()));
+  EXPECT_EQ(static_cast<hmc::base::Activity>(line.activity.load()), hmc::base::Activity::computing);
+  EXPECT_GE(line.since_ns.load(), before);
+  runtime.close();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 hmcrun, program = sys.argv[1:3]
@@ -83,7 +84,8 @@ if sys.argv[3:] == ["threads"]:
         a_thread_that_cannot_be_started(copies)
     finish()
 
-for nodes in (1, 2):
+
+def limits_of_ranks(nodes):
     no_descriptor = r"rank 2: no descriptor is left for shared memory: RLIMIT_NOFILE \(ulimit -n\) is \d+ .*peer 2\]"
     every_rank_reports(f"create, {nodes} nodes", "Window::create: " + no_descriptor,
                        run("descriptors_create", "2", nodes=nodes), 3)
@@ -116,6 +118,11 @@ for nodes in (1, 2):
         code, out, err, _ = run("no_close", folder, nodes=nodes)
     expect(f"without close, {nodes} nodes", (code, err) ==
            (0, "hmcrun: ranks 0-3 ended with status 0 but without Runtime::close\n"), (code, out, err))
+
+
+# Both layouts at a time: the ranks wait for errors most of the time.
+with ThreadPoolExecutor(2) as pool:
+    list(pool.map(limits_of_ranks, (1, 2)))
 
 # hmcrun itself.
 code, _, err, _ = run("start", ranks=2, nodes=1)

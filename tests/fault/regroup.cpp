@@ -2,7 +2,10 @@
 //   hmcrun -np N regroup use                     no rank is killed
 //   hmcrun -np N --keep-going regroup shrink     until one rank is left
 //   hmcrun -np N --respawn K regroup grow        each rank but 0 is replaced once
-//   hmcrun -np N --keep-going regroup errors     wrong calls, a deadline, an abort
+//   hmcrun -np N --keep-going regroup errors     wrong calls, a grow without replacements, an abort
+//   hmcrun -np N --respawn K regroup all_fail    all ranks exit at once
+//   hmcrun -np N --respawn K regroup ignored     rank 1 is killed, and nobody calls grow
+//   hmcrun -np N --keep-going regroup executed   rank 1 executes the program anew, and nobody calls grow
 //   regroup lost_store                           rank 0, which runs the store, is killed: the others can't shrink
 #include <signal.h>
 #include <unistd.h>
@@ -167,15 +170,13 @@ void errors(Runtime& rt) {
   lose(rt, win, 1);
   rt.world().shrink();
   HMC_CHECK_THROWS(Code::closed, half.barrier());
-  // There is no replacement. The world stays usable.
+  // hmcrun starts no replacement. The world stays usable.
   try {
-    rt.world().grow(std::chrono::milliseconds(200));
+    rt.world().grow();
     HMC_CHECK(false);
   } catch (const Error& error) {
-    // A rank that votes after the deadline is missing, too.
-    HMC_CHECK_MSG(
-        error.code() == Code::timeout && (error.peer() == 1 || std::strstr(error.what(), "ranks ") != nullptr), "{}",
-        error.what());
+    HMC_CHECK_MSG(error.code() == Code::unavailable && std::strstr(error.what(), "without --respawn") != nullptr, "{}",
+                  error.what());
   }
   rt.world().barrier();
   // Different calls fail on all ranks.
@@ -189,6 +190,37 @@ void errors(Runtime& rt) {
   HMC_CHECK_THROWS(Code::aborted, for (;;) rt.world().barrier());
   HMC_CHECK_THROWS(Code::aborted, rt.world().shrink());
   for (;;) ::pause();  // the launcher ends the ranks
+}
+
+/// No process is left that holds the job's data. The replacements exit with another status.
+void all_fail(Runtime& rt) {
+  rt.world().barrier();
+  ::_exit(3);
+}
+
+/// The others shrink and close the job, and never call grow.
+void ignored(Runtime& rt) {
+  Window win = Window::create(rt.world(), part_bytes);
+  lose(rt, win, 1);
+  rt.world().shrink();
+  win.rebind(rt.world());
+  win.close();
+  rt.close();
+}
+
+/// Rank 1 executes this program anew, which makes it a replacement. The others don't call grow.
+void executed(Runtime& rt, char** argv) {
+  std::vector<int> pids(static_cast<std::size_t>(rt.size()));
+  const int mine = ::getpid();
+  rt.world().allgather(&mine, pids.data(), sizeof mine);
+  if (rt.rank() == 1) {
+    ::setenv("HMC_TIMEOUT_S", "1", 1);
+    ::execv("/proc/self/exe", argv);
+  }
+  HMC_CHECK_THROWS(Code::peer_failed, for (;;) rt.world().barrier());
+  rt.world().shrink();
+  while (::kill(pids[1], 0) == 0) ::usleep(1000);
+  rt.close();
 }
 
 void lost_store(Runtime& rt) {
@@ -206,6 +238,9 @@ int main(int argc, char** argv) try {
   if (mode == "shrink") shrink(rt);
   if (mode == "grow") grow(rt);
   if (mode == "errors") errors(rt);
+  if (mode == "all_fail") all_fail(rt);
+  if (mode == "ignored") ignored(rt);
+  if (mode == "executed") executed(rt, argv);
   if (mode == "lost_store") lost_store(rt);
   return 0;
 } catch (const std::exception& error) {

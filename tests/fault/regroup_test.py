@@ -89,9 +89,35 @@ def test_status_without_recovery():
 
 
 def test_too_few_respawns():
-    # Each of two ranks is killed, and only one may be started again. grow() would wait: HMC_TIMEOUT_S ends it.
-    job = run("-np", "3", "--respawn", "1", "-x", "HMC_TIMEOUT_S=6", "--timeout", "50", program, "grow")
-    assert job.returncode not in (0, 124) and "waiting for rank 2" in job.stderr, (job.returncode, job.stderr)
+    # Each of two ranks is killed, and only one may be started again. grow() has no deadline.
+    job = run("-np", "3", "--respawn", "1", "--timeout", "50", program, "grow")
+    assert job.returncode == 137 and "no process will replace rank 2" in job.stderr, (job.returncode, job.stderr)
+    assert "the limit of --respawn" in job.stderr, job.stderr
+
+
+def test_all_ranks_fail_at_once():
+    for nodes in "1", "2":
+        for respawns in "1", "8":
+            job = run("-np", "3", "--nodes", nodes, "--respawn", respawns, "--timeout", "50", program, "all_fail")
+            assert job.returncode == 3, (nodes, respawns, job.returncode, job.stderr)
+
+
+def test_deadline_of_a_rank_that_executes_the_program_anew():
+    job = run("-np", "3", "--keep-going", "--timeout", "50", program, "executed")
+    assert job.returncode == 0 and "the other ranks haven't called Team::grow" in job.stderr, (job.returncode, job.stderr)
+
+
+def test_end_before_init():
+    # The others can't go on without a rank that hasn't joined.
+    for code, expected in ("5", 5), ("0", 1):
+        script = f"[ $HMC_RANK != 2 ] || exit {code}; exec {program} use"
+        job = run("-np", "3", "--keep-going", "--timeout", "50", "sh", "-c", script)
+        assert job.returncode == expected and "rank 2 exited with status" in job.stderr, (job.returncode, job.stderr)
+
+
+def test_replacement_without_grow():
+    job = run("-np", "3", "--respawn", "8", "--timeout", "50", program, "ignored")
+    assert job.returncode == 0 and "all ranks that could call grow() have ended" in job.stderr, (job.returncode, job.stderr)
 
 
 for name, test in list(globals().items()):

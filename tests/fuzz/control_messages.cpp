@@ -72,6 +72,8 @@ template <typename Each> void for_each_message(const Each& each) {
   each(static_cast<Vote*>(nullptr));
   each(static_cast<DecisionFor*>(nullptr));
   each(static_cast<Lost*>(nullptr));
+  each(static_cast<Cause*>(nullptr));
+  each(static_cast<NoReplacement*>(nullptr));
   each(static_cast<Report*>(nullptr));
   each(static_cast<Command*>(nullptr));
   each(static_cast<StateQuery*>(nullptr));

@@ -47,7 +47,7 @@ void add_seeds(const std::function<void(base::ByteView)>& add) {
     add(base::as_bytes(text));
   launcher::PartOrder order;
   order.host = "a";
-  order.options.command = {"app"};
+  order.options.programs = {{0, {"app"}, {}, ""}};
   order.options.numbers = {0, 2};
   order.options.job_size = 3;
   const base::Bytes encoded = order.encode();

@@ -100,10 +100,18 @@ class Job:
                 pass
         return found
 
-    def keeper(self):
-        """The keeper's pid: the child of hmcrun."""
-        with open(f"/proc/{self.pid}/task/{self.pid}/children") as file:
+    @staticmethod
+    def child_of(pid):
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
             return int(file.read().split()[0])
+
+    def guard(self):
+        """The guard's pid: the child of hmcrun."""
+        return self.child_of(self.pid)
+
+    def keeper(self):
+        """The keeper's pid: the child of the guard."""
+        return self.child_of(self.guard())
 
 
 def run(*words, **popen):

@@ -34,7 +34,7 @@ job() {
 }
 says() { grep -q "$1" "$place/out" "$place/err" || failed "'$1' is missing"; }
 
-for np in 1 2 3 4 5 8; do job 0 -np "$np" -H h1:4,h2:4 "$regroup" use; done
+for np in 1 2 5 8; do job 0 -np "$np" -H h1:4,h2:4 "$regroup" use; done
 job 0 -H h1:2,h2:2 --map-by node "$regroup" use
 job 0 -H h1:2,h2:2 -x HMC_TRANSPORT=tcp "$regroup" use
 job 0 -H h1:2,h2:2 -x HMC_TLS=1 "$regroup" use

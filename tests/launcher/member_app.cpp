@@ -12,6 +12,7 @@
 //   member_app late R FILE    R enters the barrier when FILE exists
 //   member_app late_start R FILE    R calls Runtime::init when FILE exists
 //   member_app shrink R       R is killed; the others shrink the world, and all but its rank 0 enter an allreduce
+//   member_app circle         each rank receives from the next one, and nobody sends
 //   member_app stay           all print "here", and stay until they are ended
 //
 // Survivors print "saw NS CODE PEER TEXT" (CLOCK_MONOTONIC) and end with 9.
@@ -25,6 +26,7 @@
 #include <fstream>
 #include <hmc/hmc.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -102,6 +104,10 @@ int main(int argc, char** argv) {
     if (verb == "exit") window.emplace(hmc::Window::create(runtime.world(), 64));
     runtime.world().barrier();
     if (verb == "shrink") shrink(runtime, runtime.rank() == std::atoi(argv[2]));
+    if (verb == "circle") {
+      int value = 0;
+      runtime.world().recv(std::span(&value, 1), (runtime.rank() + 1) % runtime.size(), 1);
+    }
     if (verb == "stay") {
       const double mine = runtime.rank();
       double sum = 0;

@@ -29,6 +29,11 @@ class Environment(LauncherTest):
     def test_secrets_differ_between_jobs(self):
         self.assertNotEqual(variables("-np", "1")[0][0]["HMC_SECRET"], variables("-np", "1")[0][0]["HMC_SECRET"])
 
+    def test_a_wrong_value_that_hmcrun_reads_is_an_error(self):
+        status, out, err = run("-np", "1", APP, "print=x", env={**os.environ, "HMC_TLS": "garbage"})
+        self.assertEqual((status, out), (125, ""))
+        self.assertRegex(err, "^hmcrun: .*HMC_TLS.*garbage")
+
     def test_one_node(self):
         ranks, _ = variables("-np", "3")
         self.assertEqual({env["HMC_NODE"] for env in ranks.values()}, {"node0"})

@@ -73,11 +73,11 @@ class Leftovers(LauncherTest):
 
     def test_pkill_does_not_find_the_keeper(self):
         with self.start() as job:
-            keeper = job.keeper()
-            with open(f"/proc/{keeper}/cmdline") as file:
-                self.assertNotIn("hmcrun", file.read())
-            with open(f"/proc/{keeper}/comm") as file:
-                self.assertNotIn("hmcrun", file.read())
+            for pid in (job.guard(), job.keeper()):
+                with open(f"/proc/{pid}/cmdline") as file:
+                    self.assertNotIn("hmcrun", file.read())
+                with open(f"/proc/{pid}/comm") as file:
+                    self.assertNotIn("hmcrun", file.read())
 
     def test_the_keeper_is_killed(self):
         with self.start() as job:
@@ -87,13 +87,29 @@ class Leftovers(LauncherTest):
             self.assertIn("keeper", err)
             self.check_gone(job, 0.5)
 
-    def test_both_are_killed_and_the_kernel_ends_the_ranks(self):
-        with Job("-np", "3", APP, "ready", "sleep=60") as job:
-            job.wait_for_lines("ready", 3)
+    def test_hmcrun_and_the_keeper_are_killed(self):
+        with self.start() as job:
             keeper = job.keeper()
             os.kill(job.pid, signal.SIGSTOP)
             os.kill(keeper, signal.SIGKILL)
             os.kill(job.pid, signal.SIGKILL)
+            self.check_gone(job)
+
+    def test_the_guard_and_the_keeper_are_killed(self):
+        with self.start() as job:
+            guard, keeper = job.guard(), job.keeper()
+            os.kill(guard, signal.SIGKILL)
+            os.kill(keeper, signal.SIGKILL)
+            self.assertEqual(job.finish()[0], 128 + signal.SIGKILL)
+            self.check_gone(job, 0.5)
+
+    def test_all_three_are_killed_and_the_kernel_ends_the_ranks(self):
+        with Job("-np", "3", APP, "ready", "sleep=60") as job:
+            job.wait_for_lines("ready", 3)
+            guard, keeper = job.guard(), job.keeper()
+            os.kill(job.pid, signal.SIGSTOP)
+            for pid in (guard, keeper, job.pid):
+                os.kill(pid, signal.SIGKILL)
             self.assert_nobody_left(job)
 
     def test_ranks_that_ignore_everything(self):

@@ -152,14 +152,38 @@ class Members(LauncherTest):
                         pass
                     self.assertEqual(job.finish()[0], 0)
 
+    def test_a_circle_of_waits_is_reported_as_a_deadlock(self):
+        for layout in self.layouts:
+            with Job("-np", "3", *layout, APP, "circle", env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
+                # The first report may come before all ranks have waited for half of its time.
+                reports = [job.process.stderr.readline()]
+                while "deadlock" not in reports[-1] and len(reports) < 4:
+                    reports.append(job.process.stderr.readline())
+                self.assertRegex(reports[-1], r"warn: recv has waited for [\d.]+ s for rank \d; deadlock: rank 0 in recv waits "
+                                              r"for rank 1, rank 1 in recv waits for rank 2, rank 2 in recv waits for rank 0",
+                                 reports)
+
     def test_a_long_start_is_reported_and_goes_on(self):
         with tempfile.TemporaryDirectory() as place:
             gate = os.path.join(place, "gate")
             with Job("-np", "3", APP, "late_start", "1", gate, env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
-                self.assertRegex(job.process.stderr.readline(), r"warn: join has waited for 0\.\d+ s for other ranks")
+                self.assertRegex(job.process.stderr.readline(), r"warn: join has waited for 0\.\d+ s for other ranks; "
+                                                                r"ranks? .*1.* ha(s|ve)n't joined the job")
                 with open(gate, "w", encoding="ascii"):
                     pass
                 self.assertEqual(job.finish()[0], 0)
+
+    def test_a_rank_that_hangs_in_init_is_reported(self):
+        with tempfile.TemporaryDirectory() as place:
+            os.mkfifo(os.path.join(place, "libcuda.so.1"))  # loading it waits for a writer
+            script = f"[ $HMC_RANK != 1 ] || export LD_LIBRARY_PATH={place}:$LD_LIBRARY_PATH; exec {APP} well"
+            with Job("-np", "3", "sh", "-c", script, env=dict(os.environ, HMC_REPORT_S="0.2")) as job:
+                line = job.process.stderr.readline()
+                while "rank 1 " not in line:
+                    self.assertRegex(line, "warn: .* has waited for")
+                    self.assertNotIn("all ranks are in HMC's calls", line)
+                    line = job.process.stderr.readline()
+                self.assertRegex(line, r"rank 1 \(.*\) is in starting")
 
     def test_a_stopped_rank_behind_a_wrapper_is_stopped_too(self):
         self.assert_timeout_tells("2", "sh", "-c", f"{APP} stop 1; exit $?", patterns=[

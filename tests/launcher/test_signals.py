@@ -93,6 +93,15 @@ class Ends(LauncherTest):
             self.assertIn("killing", err)
             self.assert_nobody_left(job, 0.5)
 
+    def test_kill_follows_term_after_5_s(self):
+        with Job("-np", "2", APP, "ignore=TERM", "ready", "sleep=600") as job:
+            job.wait_for_lines("ready", 2)
+            job.process.send_signal(signal.SIGTERM)
+            status, _, err = job.finish()
+            self.assertEqual(status, 128 + signal.SIGKILL)
+            self.assertIn("didn't end within 5 s after TERM: killing them", err)
+            self.assert_nobody_left(job)
+
     def test_an_ignored_hup_stays_ignored(self):
         with Job("-np", "1", APP, "ready", "sleep=1", "print=done",
                  preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as job:

@@ -43,6 +43,11 @@ class Tagged(LauncherTest):
         self.assertEqual(sorted(out.splitlines()), ["[0,stdout] out", "[1,stdout] out"])
         self.assertEqual(sorted(err.splitlines()), ["[0,stderr] err", "[1,stderr] err"])
 
+    def test_a_full_device_is_a_failure(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            status, _, err = run("-np", "2", "--tag-output", APP, "print=lost", stdout=full)
+        self.assertEqual((status, err), (125, "hmcrun: writing stdout: No space left on device\n"))
+
     def test_a_last_line_without_feed(self):
         _, out, _ = run("-np", "2", "--tag-output", APP, "part=half")
         self.assertEqual(sorted(out.splitlines()), ["[0,stdout] half", "[1,stdout] half"])

@@ -68,6 +68,62 @@ class CompileErrors(unittest.TestCase):
         lines += [f"using K = {kind}; (void)win.fetch<K>(0, 0);" for kind in ("bool", "char")]
         self.refuse(lines, ATOMICS)
 
+    def test_messages_of_c_arrays_and_pointers_are_rejected(self):
+        buffer = "int array[4]{}; int* const pointer = array;"
+        calls = [f"team.{call}({data}, 1{more})" for call in ("send", "recv", "isend", "irecv")
+                 for data in ("array", "pointer") for more in ("", ", 2", ", 2, 3")]
+        calls += [f"team.sendrecv({data}, 1, 2, {data}, 3)" for data in ("array", "pointer")]
+        self.refuse([f"{buffer} (void){call};" for call in calls], "use of deleted function")
+
+    def test_a_dropped_request_is_rejected(self):
+        lines = ["std::vector<int> v; team.isend(v, 1);", "std::vector<int> v; team.irecv(v, 1);",
+                 "int value{}; team.isend_bytes(&value, 4, 1);", "int value{}; team.irecv_bytes(&value, 4, 1);",
+                 "team.ibarrier();", "std::vector<int> v; team.ibroadcast(v, 0);",
+                 "std::vector<int> v; team.iallreduce(v, v, hmc::sum);", "int v{}; win.put_nb(0, 0, &v, 4);",
+                 "hmc::Request::from_raw({});"]
+        fine, text = compile_it("#include <vector>\n" + functions(lines))
+        self.assertFalse(fine)
+        self.assertEqual(sum("error: ignoring return" in line or "error: ignoring temporary" in line
+                             for line in text.splitlines()), len(lines), text)
+
+    def non_blocking_calls(self, buffer):
+        """Each non-blocking call with `buffer` in each of its places."""
+        for call in ("isend({}, 1)", "irecv({}, 1)", "ibroadcast({}, 0)"):
+            yield call.format(buffer)
+        for call in ("igather({}, {}, 0)", "iscatter({}, {}, 0)", "iallgather({}, {})", "ialltoall({}, {})",
+                     "igatherv({}, {}, c, c, 0)", "iscatterv({}, {}, c, c, 0)", "iallgatherv({}, {}, c)",
+                     "ialltoallv({}, c, c, {}, c, c, 1)", "ireduce({}, {}, hmc::sum, 0)", "iallreduce({}, {}, hmc::sum)",
+                     "ireduce_scatter({}, {}, hmc::sum)", "ireduce_scatterv({}, {}, c, hmc::sum)",
+                     "iscan({}, {}, hmc::sum)", "iexscan({}, {}, hmc::sum)"):
+            yield call.format(buffer, "v")
+            yield call.format("v", buffer)
+
+    def test_temporaries_that_own_their_values_are_rejected_in_non_blocking_calls(self):
+        lines = [f"std::vector<int> v(4), c(4); team.{call}.wait();" for owner in ("std::vector<int>(4)", "Values{{}}")
+                 for call in self.non_blocking_calls(owner)]
+        fine, text = compile_it("#include <array>\n#include <vector>\nusing Values = std::array<int, 4>;" +
+                                functions(lines))
+        self.assertFalse(fine)
+        self.assertEqual(sum("error: no matching function" in line for line in text.splitlines()), len(lines), text)
+
+    def test_ranges_bytes_and_views_compile(self):
+        sources = ("std::vector<int> v(4);", "std::array<int, 4> v{};", "int a[4]{}; const std::span v(a);",
+                   "int a[4]{}; const std::span v = std::as_writable_bytes(std::span(a));")
+        calls = ("team.send(v, 1, 2);", "team.recv(v, 1, 2);", "team.isend(v, 1, 2).wait();",
+                 "team.irecv(v, 1, 2).wait();", "team.sendrecv(v, 1, 2, v, 3);")
+        lines = [f"{source} {call}" for source in sources for call in calls]
+        lines += [f"int a[4]{{}}; team.{call};" for call in
+                  ("send_bytes(a, 1, 2)", "recv_bytes(a, 1, 2)", "isend_bytes(a, 1, 2).wait()",
+                   "irecv_bytes(a, 1, 2).wait()", "sendrecv_bytes(a, 1, 2, 3, a, 1)")]
+        lines += [f"std::vector<int> v(4), c(4); team.{call}.wait();" for buffer in ("v", "std::span(v)")
+                  for call in self.non_blocking_calls(buffer)]
+        lines += ["static_assert(!std::is_copy_constructible_v<hmc::Request> && "
+                  "!std::is_copy_assignable_v<hmc::Request>);",
+                  "static_assert(std::is_nothrow_move_constructible_v<hmc::Request> && "
+                  "std::is_nothrow_move_assignable_v<hmc::Request>);"]
+        fine, text = compile_it("#include <array>\n#include <vector>\n" + functions(lines))
+        self.assertTrue(fine, text)
+
     def test_an_older_dialect_gets_one_message_only(self):
         fine, text = compile_it("", "-std=c++17")
         self.assertFalse(fine)

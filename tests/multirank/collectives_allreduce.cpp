@@ -58,11 +58,10 @@ HMC_SPMD_TEST(Allreduce, buffers_may_be_at_any_address) {
 }
 
 HMC_SPMD_TEST(Allreduce, odd_counts_of_large_buffers_are_correct) {
+  constexpr std::size_t longest = (std::size_t{4} << 20) + 7;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::size_t longest = (std::size_t{4} << 20) + 12;  // a sanitizer takes a second per buffer
-  constexpr std::size_t sizes[] = {longest};
+  constexpr std::size_t sizes[] = {longest};  // a sanitizer takes a second per buffer
 #else
-  constexpr std::size_t longest = (std::size_t{9} << 20) + 7;
   constexpr std::size_t sizes[] = {(std::size_t{1} << 20) - 4096, (std::size_t{1} << 20) + 12, longest};
 #endif
   Grounds grounds(me, longest);

@@ -1,5 +1,7 @@
 // Some ranks create or close an object while others make another call on the same team. As for any mismatch, every rank
 // reports it at once, with the names of the public functions.
+#include <cstring>
+
 #include "collectives/team/state.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 #include "tests/support/code_of.hpp"
@@ -105,6 +107,45 @@ TEST_P(TeamCreationMismatch, windows_closed_in_another_order_are_reported) {
       },
       deadline);
   expect_mismatch(outcomes, {"Window::close of window "});
+}
+
+TEST_P(TeamCreationMismatch, contexts_opened_in_another_order_are_reported) {
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Window windows[] = {Window::create(runtime.world(), 4096), Window::create(runtime.world(), 4096)};
+        for (const int i : {0, 1}) windows[rank == ranks() - 1 ? 1 - i : i].open_context(runtime.world());
+      },
+      deadline);
+  expect_mismatch(outcomes, {"Window::open_context of window "});
+}
+
+// The windows have the same size: a put to one of them would change the other.
+TEST_P(TeamCreationMismatch, windows_rebound_in_another_order_are_reported) {
+  const auto outcomes = run_runtime(
+      [&](Runtime& runtime, int rank) {
+        Window windows[] = {Window::create(runtime.world(), 4096), Window::create(runtime.world(), 4096)};
+        Team team = runtime.world().duplicate();
+        const auto rebind = [&](bool in_order) {
+          for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) windows[in_order ? i : 1 - i].rebind(team);
+        };
+        rebind(true);
+        try {
+          rebind(rank != ranks() - 1);
+          ADD_FAILURE() << "rank " << rank << " got no error";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::mismatch) << error.what();
+          EXPECT_NE(std::string(error.what()).find("rebinds window "), std::string::npos) << error.what();
+        }
+        rebind(true);
+        windows[1].put((rank + 1) % ranks(), 0, &rank, sizeof rank);
+        team.barrier();
+        int got = -1;
+        std::memcpy(&got, windows[1].data(), sizeof got);
+        EXPECT_EQ(got, (rank + ranks() - 1) % ranks());
+        team.barrier();
+      },
+      deadline);
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.code, Code::success) << outcome.text;
 }
 
 // A duplicated team has its own sequence of calls.

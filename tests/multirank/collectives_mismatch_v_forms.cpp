@@ -67,8 +67,7 @@ TEST_P(Mismatch, different_elements_are_reported) {
       SCOPED_TRACE(testing::Message() << count << " elements, form " << form);
       const auto text_of = [&](const Element& element) {
         return form == 0 ? "alltoallv(elements of " + std::to_string(element.bytes) + " bytes)"
-                         : "ialltoallv(elements of " + std::to_string(element.bytes) + " bytes, at most " +
-                               std::to_string(element.largest) + ")";
+                         : "ialltoallv(elements of " + std::to_string(element.bytes) + " bytes)";
       };
       const Element one{8, count}, other{4, 2 * count};
       expect_mismatch(run([&](Team& world, int rank) {
@@ -90,19 +89,75 @@ TEST_P(Mismatch, different_elements_are_reported) {
   }
 }
 
+// The caller can't know the largest count of all pairs, so every rank's error names it. No data moves.
+TEST_P(Mismatch, wrong_largest_count_is_reported_with_the_right_one) {
+  const auto n = static_cast<std::size_t>(ranks());
+  const std::vector<std::size_t> ones(n, 1);
+  struct Case {
+    std::size_t passed, by_last;
+    Code code;
+    const char* text;
+    bool is_usable;  // all ranks cut the call into as many pieces
+  };
+  for (const Case& each : {Case{5, 5, Code::invalid_argument, "all ranks passed a `largest` of 5 ", true},
+                           Case{7, 5, Code::mismatch, "the ranks passed a `largest` of 5 to 7 ", true},
+                           Case{7, 9, Code::mismatch, "the ranks passed a `largest` of 7 to 9 ", true},
+                           Case{7, 9'000'000, Code::mismatch, "of 7 to 9000000 ", false},
+                           Case{0, 0, Code::invalid_argument, "all ranks passed a `largest` of 0 ", true}}) {
+    for (const bool is_planned : {false, true}) {
+      SCOPED_TRACE(testing::Message() << each.text << (is_planned ? ", planned" : ""));
+      const auto outcomes = run([&](Team& world, int rank) {
+        auto out = output();
+        std::vector<std::size_t> sent = ones, received = ones;
+        if (rank == 0) sent[n - 1] = 7;
+        if (rank == ranks() - 1) received[0] = 7;
+        const std::size_t largest = rank == ranks() - 1 ? each.by_last : each.passed;
+        const auto call = [&](std::size_t passed) {
+          if (!is_planned) return world.ialltoallv(in.data(), sent, {}, out.data(), received, {}, passed, 8).wait();
+          Plan plan = world.plan_alltoallv(in.data(), sent, {}, out.data(), received, {}, passed, 8);
+          for (int run = 0; run < 2; ++run) {
+            plan.start();
+            plan.wait();
+          }
+        };
+        for (int again = 0; again < 2; ++again) {
+          try {
+            call(largest);
+            ADD_FAILURE() << "rank " << rank << " got no error";
+          } catch (const Error& error) {
+            EXPECT_EQ(error.code(), each.code) << error.what();
+            const std::string text = error.what();
+            EXPECT_NE(text.find(each.text), std::string::npos) << text;
+            EXPECT_NE(text.find("the largest count that two ranks exchange is 7"), std::string::npos) << text;
+          }
+          EXPECT_TRUE(std::all_of(out.begin(), out.end(), [](std::uint64_t word) { return word == 0; }));
+        }
+        if (each.is_usable) {
+          call(7);
+          EXPECT_EQ(out[0], 1U);
+        }
+        world.barrier();
+      });
+      for (const Outcome& outcome : outcomes) {
+        EXPECT_EQ(outcome.code, each.is_usable ? Code::success : each.code) << outcome.text;
+        EXPECT_LT(outcome.took, at_most) << outcome.text;
+      }
+    }
+  }
+}
+
 // Sizes beyond those of a real job. Bits that don't fit into the word must still change the word.
 TEST(Signatures, elements_of_any_size_are_compared) {
   using collectives::Signature;
   std::vector<std::uint64_t> words;
-  for (const std::uint64_t largest : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{7} << 32}) {
-    for (int bit = 0; bit < 32 && largest << bit <= std::uint64_t{1} << 48; ++bit)  // larger sizes are rejected
-      words.push_back(Signature::alltoallv(std::uint32_t{1} << bit, largest).non_blocking().word());
+  for (int bit = 0; bit < 32; ++bit) {
+    words.push_back(Signature::alltoallv(std::uint32_t{1} << bit).word());
+    words.push_back(Signature::alltoallv(std::uint32_t{1} << bit).non_blocking().word());
   }
   std::ranges::sort(words);
   EXPECT_EQ(std::ranges::adjacent_find(words), words.end());
   EXPECT_EQ(Signature::alltoallv(8'388'607).text(), "alltoallv(elements of 8388607 bytes)");
-  EXPECT_EQ(Signature::alltoallv(12, 4'000'000'000).non_blocking().text(),
-            "ialltoallv(elements of 12 bytes, at most 4000000000)");
+  EXPECT_EQ(Signature::alltoallv(12).non_blocking().text(), "ialltoallv(elements of 12 bytes)");
 }
 
 // A v-form's counts are reported by their hash, not as a number of bytes.

@@ -81,7 +81,7 @@ void do_choice(TestRank& me, Grounds& grounds, const Choice& choice, std::uint64
 HMC_SPMD_TEST(RandomCollectives, random_order_of_calls_is_correct) {
   constexpr std::size_t largest = std::size_t{1} << 20;
   Grounds grounds(me, largest);
-  const std::uint64_t calls = setting(me, "calls", all_direct(me) ? 3000 : 600);
+  const std::uint64_t calls = setting(me, "calls", all_direct(me) ? 1500 : 400);
   std::mt19937_64 random(me.options.seed * 7919);
   for (std::uint64_t call = 0; call < calls; ++call) {
     const Choice choice = choose(random, me.size, largest);
@@ -98,7 +98,7 @@ HMC_SPMD_TEST(RandomCollectives, random_order_of_calls_is_correct) {
 
 HMC_SPMD_TEST(RandomCollectives, thousands_of_small_calls_are_correct) {
   hmc::Team& world = me.runtime->world();
-  const std::uint64_t rounds = setting(me, "rounds", all_direct(me) ? 4000 : 300);
+  const std::uint64_t rounds = setting(me, "rounds", all_direct(me) ? 2000 : 300);
   const auto n = static_cast<std::uint64_t>(me.size);
   std::vector<std::uint64_t> all(n);
   for (std::uint64_t round = 1; round <= rounds; ++round) {

@@ -49,7 +49,7 @@ HMC_SPMD_TEST(Messages, ring_of_every_size) {
     std::vector<std::byte> in(sizes[i] + 1, std::byte{0x5a});
     const int tag = static_cast<int>(i);
     const MessageStatus status =
-        world.sendrecv(out.data(), out.size(), me.next(), tag, in.data(), sizes[i], me.previous(), tag);
+        world.sendrecv_bytes(out.data(), out.size(), me.next(), tag, in.data(), sizes[i], me.previous(), tag);
     check_status(status, me.previous(), tag, sizes[i]);
     HMC_CHECK_CLEAN((Pattern{me.previous(), i}.verify(std::span(in).first(sizes[i]))));
     HMC_CHECK(in.back() == std::byte{0x5a});
@@ -139,11 +139,11 @@ HMC_SPMD_TEST(Messages, many_small_messages_keep_their_order) {
   std::vector<std::uint64_t> values(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     values[i] = Pattern{me.rank, 7}.word(i);
-    requests.push_back(world.isend(&values[i], 8, me.next(), 1));
+    requests.push_back(world.isend_bytes(&values[i], 8, me.next(), 1));
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     std::uint64_t got = 0;
-    check_status(world.recv(&got, 8, me.previous(), any_tag), me.previous(), 1, 8);
+    check_status(world.recv_bytes(&got, 8, me.previous(), any_tag), me.previous(), 1, 8);
     HMC_CHECK_EQ(got, (Pattern{me.previous(), 7}.word(i)));
   }
   Request::wait_all(requests);
@@ -176,13 +176,13 @@ HMC_SPMD_TEST(Messages, receives_match_in_the_order_of_their_calls) {
   for (const bool any_first : {false, true}) {
     std::uint64_t exact = 0, any = 0;
     Request requests[2];
-    if (any_first) requests[0] = world.irecv(&any, 8);
-    requests[1] = world.irecv(&exact, 8, me.previous(), 1);
-    if (!any_first) requests[0] = world.irecv(&any, 8);
+    if (any_first) requests[0] = world.irecv_bytes(&any, 8);
+    requests[1] = world.irecv_bytes(&exact, 8, me.previous(), 1);
+    if (!any_first) requests[0] = world.irecv_bytes(&any, 8);
     world.barrier();
     for (std::uint64_t i = 0; i < 2; ++i) {
       const std::uint64_t value = Pattern{me.rank, 50 + i}.word(0);
-      world.send(&value, 8, me.next(), 1);
+      world.send_bytes(&value, 8, me.next(), 1);
     }
     Request::wait_all(requests);
     HMC_CHECK_EQ(any_first ? any : exact, (Pattern{me.previous(), 50}.word(0)));
@@ -329,7 +329,7 @@ HMC_SPMD_TEST(Messages, truncation_names_both_sides_and_drops_the_message) {
       sent.wait();
       // The team stays usable.
       std::uint64_t mine = Pattern{me.rank, 22}.word(bytes), got = 0;
-      world.sendrecv(&mine, 8, me.next(), 6, &got, 8, me.previous(), 6);
+      world.sendrecv_bytes(&mine, 8, me.next(), 6, &got, 8, me.previous(), 6);
       HMC_CHECK_EQ(got, (Pattern{me.previous(), 22}.word(bytes)));
     }
   }
@@ -339,28 +339,28 @@ HMC_SPMD_TEST(Messages, truncation_names_both_sides_and_drops_the_message) {
 HMC_SPMD_TEST(Messages, wrong_arguments_are_errors) {
   Team& world = me.runtime->world();
   std::uint64_t word = 0;
-  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.send(&word, 8, me.size, 0));
-  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.send(&word, 8, -1, 0));
-  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.recv(&word, 8, me.size, 0));
-  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.recv(&word, 8, -2, 0));
-  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.send(&word, 8, 0, -1));
-  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.recv(&word, 8, 0, -2));
-  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.send(nullptr, 8, 0, 0));
-  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.irecv(nullptr, 8, 0, 0));
-  HMC_CHECK_THROWS(hmc::Code::closed, Team().send(&word, 8, 0));
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.send_bytes(&word, 8, me.size, 0));
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.send_bytes(&word, 8, -1, 0));
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.recv_bytes(&word, 8, me.size, 0));
+  HMC_CHECK_THROWS(hmc::Code::bad_rank, world.recv_bytes(&word, 8, -2, 0));
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.send_bytes(&word, 8, 0, -1));
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.recv_bytes(&word, 8, 0, -2));
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.send_bytes(nullptr, 8, 0, 0));
+  HMC_CHECK_THROWS(hmc::Code::invalid_argument, static_cast<void>(world.irecv_bytes(nullptr, 8, 0, 0)));
+  HMC_CHECK_THROWS(hmc::Code::closed, Team().send_bytes(&word, 8, 0));
 }
 
 HMC_SPMD_TEST(Messages, an_abandoned_receive_matches_no_message) {
   Team& world = me.runtime->world();
   std::uint64_t never = 17, got = 0;
-  Request lost = world.irecv(&never, 8, me.previous(), 8);
-  Request any = world.irecv(&never, 8, any_source, 8);
+  Request lost = world.irecv_bytes(&never, 8, me.previous(), 8);
+  Request any = world.irecv_bytes(&never, 8, any_source, 8);
   HMC_CHECK(!lost.test());
   lost.abandon();
   any.abandon();
   world.barrier();
   const std::uint64_t mine = Pattern{me.rank, 30}.word(0);
-  world.sendrecv(&mine, 8, me.next(), 8, &got, 8, me.previous(), 8);
+  world.sendrecv_bytes(&mine, 8, me.next(), 8, &got, 8, me.previous(), 8);
   HMC_CHECK_EQ(got, (Pattern{me.previous(), 30}.word(0)));
   HMC_CHECK_EQ(never, 17U);
   world.barrier();
@@ -374,24 +374,24 @@ HMC_SPMD_TEST(Messages, teams_with_equal_tags_dont_mix) {
   const int next = (half.rank() + 1) % half.size(), previous = (half.rank() + half.size() - 1) % half.size();
   for (std::uint64_t i = 0; i < 3; ++i) out[i] = Pattern{me.rank, 40 + i}.word(0);
   Request requests[6] = {
-      world.isend(&out[0], 8, me.next(), 1),
-      twin.isend(&out[1], 8, me.next(), 1),
-      half.isend(&out[2], 8, next, 1),
-      half.irecv(&in[2], 8, any_source, any_tag),
-      twin.irecv(&in[1], 8, any_source, any_tag),
-      world.irecv(&in[0], 8, any_source, any_tag),
+      world.isend_bytes(&out[0], 8, me.next(), 1),
+      twin.isend_bytes(&out[1], 8, me.next(), 1),
+      half.isend_bytes(&out[2], 8, next, 1),
+      half.irecv_bytes(&in[2], 8, any_source, any_tag),
+      twin.irecv_bytes(&in[1], 8, any_source, any_tag),
+      world.irecv_bytes(&in[0], 8, any_source, any_tag),
   };
   Request::wait_all(requests);
   HMC_CHECK_EQ(in[0], (Pattern{me.previous(), 40}.word(0)));
   HMC_CHECK_EQ(in[1], (Pattern{me.previous(), 41}.word(0)));
   HMC_CHECK_EQ(in[2], (Pattern{half.world_rank(previous), 42}.word(0)));
   MessageStatus status;
-  Request sent = half.isend(&out[0], 8, next, 9);
-  status = half.recv(&in[0], 8);
+  Request sent = half.isend_bytes(&out[0], 8, next, 9);
+  status = half.recv_bytes(&in[0], 8);
   check_status(status, previous, 9, 8);
   sent.wait();
   half.close();
-  HMC_CHECK_THROWS(hmc::Code::closed, half.send(&out[0], 8, 0));
+  HMC_CHECK_THROWS(hmc::Code::closed, half.send_bytes(&out[0], 8, 0));
   twin.close();
 }
 
@@ -436,7 +436,7 @@ HMC_SPMD_TEST(Messages, buffers_in_windows) {
   for (std::uint64_t round = 0; round < 3; ++round) {
     const std::span out(win.data() + 24, bytes), in(win.data() + bytes + 40, bytes);
     Pattern{me.rank, 70 + round}.fill(out);
-    world.sendrecv(out.data(), bytes, me.next(), 1, in.data(), bytes, me.previous(), 1);
+    world.sendrecv_bytes(out.data(), bytes, me.next(), 1, in.data(), bytes, me.previous(), 1);
     HMC_CHECK_CLEAN((Pattern{me.previous(), 70 + round}.verify(in)));
   }
   win.close();

@@ -31,17 +31,17 @@ HMC_SPMD_TEST(MessagesDevice, every_pair_of_memories) {
       const void* const from = (kind & 1) != 0 ? out.ptr : host_out.data();
       void* const to = (kind & 2) != 0 ? in.ptr : host_in.data();
       hmc::MessageStatus status;
-      hmc::Request requests[] = {world.irecv(to, bytes + 1, me.previous(), 1, &status),
-                                 world.isend(from, bytes, me.next(), 1)};
+      hmc::Request requests[] = {world.irecv_bytes(to, bytes + 1, me.previous(), 1, &status),
+                                 world.isend_bytes(from, bytes, me.next(), 1)};
       hmc::Request::wait_all(requests);
       HMC_CHECK_EQ(status.bytes, bytes);
       copy(seen.data(), to, most);
       HMC_CHECK_CLEAN((Pattern{me.previous(), call}.verify(std::span(seen).first(bytes))));
       HMC_CHECK(seen[bytes] == std::byte{0x33});
-      if (me.rank % 2 == 0 && me.size > 1) world.send(from, bytes, me.rank + 1 < me.size ? me.rank + 1 : 0, 2);
-      if (me.rank % 2 == 1) HMC_CHECK_EQ(world.recv(to, bytes, me.rank - 1, 2).bytes, bytes);
+      if (me.rank % 2 == 0 && me.size > 1) world.send_bytes(from, bytes, me.rank + 1 < me.size ? me.rank + 1 : 0, 2);
+      if (me.rank % 2 == 1) HMC_CHECK_EQ(world.recv_bytes(to, bytes, me.rank - 1, 2).bytes, bytes);
       if (me.size % 2 == 1 && me.size > 1 && me.rank == 0)
-        HMC_CHECK_EQ(world.recv(to, bytes, me.size - 1, 2).bytes, bytes);
+        HMC_CHECK_EQ(world.recv_bytes(to, bytes, me.size - 1, 2).bytes, bytes);
       world.barrier();
     }
   }

@@ -38,11 +38,11 @@ HMC_SPMD_TEST(MessagesHuge, more_than_32_bits_of_bytes) {
   if (me.rank == 0) {
     pattern.fill(first);
     end.fill(last);
-    world.send(alias.base, bytes, 1, 0);
+    world.send_bytes(alias.base, bytes, 1, 0);
   } else if (me.rank == 1) {
     const hmc::MessageStatus probed = world.probe(0, 0);
     HMC_CHECK_EQ(probed.bytes, bytes);
-    HMC_CHECK_EQ(world.recv(alias.base, bytes, 0, 0).bytes, bytes);
+    HMC_CHECK_EQ(world.recv_bytes(alias.base, bytes, 0, 0).bytes, bytes);
     HMC_CHECK_CLEAN(pattern.verify(first));
     HMC_CHECK_CLEAN(end.verify(last));
   }

@@ -1,6 +1,6 @@
 // Ranks as processes that make different calls: `mismatch_app CASE ...` under hmcrun. A mismatch ends its team and no
-// other, so each case has a team of its own, except `end`, which closes the Runtime and so is the last case. A rank exits
-// with 0 if the error of each case names the other call, long before the deadline.
+// other, so each case has a team of its own, except `end`, which closes the Runtime and so is the last case. A rank
+// exits with 0 if the error of each case names the other call, long before the deadline.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -29,7 +29,7 @@ std::size_t length_of(std::uint64_t round) { return 1 + (round * 37) % slot_byte
 
 /// Number of rounds of one rank. All ranks together make `rounds` rounds.
 std::uint64_t rounds_of(const TestRank& me) {
-  const std::uint64_t rounds = std::stoull(me.options.setting("rounds", "100000"));
+  const std::uint64_t rounds = std::stoull(me.options.setting("rounds", "40000"));
   return std::max<std::uint64_t>(1, rounds / static_cast<std::uint64_t>(me.size));
 }
 

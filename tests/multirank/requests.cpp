@@ -198,12 +198,12 @@ HMC_SPMD_TEST(Requests, wait_any_ignores_completed_requests) {
 
 HMC_SPMD_TEST(Requests, request_of_a_closed_window_reports_closed) {
   const auto large = std::size_t{1} << 20;
-  std::vector<std::byte> bytes(large);
-  Request kept, copied;
+  std::vector<std::byte> bytes(large), more(large);
+  Request kept, other;
   {
     Window win = Window::create(me.runtime->world(), large);
     kept = win.get_nb(me.next(), 0, bytes.data(), large);
-    copied = kept;
+    other = win.get_nb(me.next(), 0, more.data(), large);
     me.runtime->world().barrier();
     if (me.runtime->path(me.next()).direct) {
       kept.wait();  // a direct get completed at once, and stays complete
@@ -212,7 +212,7 @@ HMC_SPMD_TEST(Requests, request_of_a_closed_window_reports_closed) {
       return;
     }
     win.close();
-    HMC_CHECK_THROWS(hmc::Code::closed, copied.test());
+    HMC_CHECK_THROWS(hmc::Code::closed, other.test());
   }
   HMC_CHECK_THROWS(hmc::Code::closed, kept.wait());
   HMC_CHECK(kept.test());  // reported once; now empty

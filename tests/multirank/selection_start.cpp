@@ -80,7 +80,7 @@ TEST(SelectionStart, different_rows_are_rejected_by_every_rank) {
 TEST(SelectionStart, missing_or_invalid_file_is_reported) {
   const TemporaryFolder folder;
   const std::string wrong = folder.write("wrong.json", R"([{"collective": "allreduce", "algorithm": "rung"}])");
-  for (const std::string& file : {folder.path + "/nothing.json", wrong})
+  for (const std::string& file : {folder.path + "/nothing.json", folder.path, std::string("/dev/zero"), wrong})
     for (const std::string& text : start(
              2, 1, [&](base::Env&env, int) { env.coll_file = file; }, [](Runtime&) {})) {
       EXPECT_NE(text.find("HMC_COLL_FILE=" + file), std::string::npos) << text;

@@ -102,6 +102,23 @@ HMC_SPMD_TEST(Signals, invalid_comparison_is_rejected) {
   win.close();
 }
 
+HMC_SPMD_TEST(Signals, negative_timeout_is_rejected) {
+  hmc::Team& world = me.runtime->world();
+  Window win = Window::create(world, 64);
+  for (const hmc::Timeout negative : {hmc::Timeout(-2), hmc::Timeout(-1s), hmc::Timeout::min()}) {
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, win.wait_until(16, Cmp::eq, 0, negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, win.flush(negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, win.flush(me.rank, negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, hmc::Request().wait(negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, hmc::Request::wait_all({}, negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, (void)hmc::Request::wait_any({}, negative));
+    HMC_CHECK_THROWS(hmc::Code::invalid_argument, world.grow(negative));
+  }
+  win.wait_until(16, Cmp::eq, 0, hmc::job_timeout);
+  world.barrier();
+  win.close();
+}
+
 // Each rank wakes the next one in a ring, by each verb that writes a word.
 HMC_SPMD_TEST(Signals, each_writing_verb_can_signal) {
   Window win = Window::create(me.runtime->world(), 256);

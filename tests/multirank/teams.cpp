@@ -1,5 +1,6 @@
 // Teams other than the world: their members, and every collective on them.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -252,6 +253,60 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
   }
   column.close();
   row.close();
+}
+
+// Equal calls, so that only the team says which of them match.
+HMC_SPMD_TEST(Teams, calls_on_two_duplicates_may_start_in_any_order) {
+  Team teams[] = {me.runtime->world().duplicate(), me.runtime->world().duplicate()};
+  std::uint64_t number = 9000;
+  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+    for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
+      std::unique_ptr<EveryCall> started[2], planned[2];
+      hmc::Request requests[2];
+      hmc::Plan plans[2];
+      for (std::size_t k = 0; k < 2; ++k) {
+        started[k] = std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<Collective>(i), count, ++number));
+        planned[k] = std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<Collective>(i), count, ++number));
+      }
+      const auto odd = static_cast<std::size_t>(me.rank % 2);
+      for (const std::size_t k : {odd, 1 - odd}) {
+        requests[k] = started[k]->start(teams[k]);
+        plans[k] = planned[k]->plan(teams[k]);
+        plans[k].start();
+      }
+      for (std::size_t k = 0; k < 2; ++k) {
+        requests[k].wait();
+        plans[k].wait();
+        HMC_CHECK_CLEAN(started[k]->check());
+        HMC_CHECK_CLEAN(planned[k]->check());
+      }
+    }
+  }
+  for (Team& team : teams) team.close();
+}
+
+// With latency, the question of a long wait arrives after the call is complete and the peer has dropped the team. Here
+// the peer drops the team without the call, so that the question is late on a fast network too.
+HMC_SPMD_TEST(Teams, question_to_a_rank_that_dropped_the_team_is_ignored) {
+  if (me.size < 2) hmc::spmd::skip("for two ranks");
+  Team& world = me.runtime->world();
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(me.size));
+  hmc::Request request;
+  Team team = world.duplicate();
+  const std::uint64_t mine = 1;
+  if (me.rank == 0) {
+    request = team.igather(&mine, all.data(), 8, 0);  // the root only receives
+  } else {
+    team = Team();
+  }
+  world.barrier();
+  if (me.rank == 0) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);  // the question comes after 2 ms
+    while (std::chrono::steady_clock::now() < end) HMC_CHECK(!request.test());
+  }
+  for (int round = 0; round < 3; ++round) world.barrier();  // reports refused puts
+  request.abandon();                                        // rank 0's gather never completes
+  use(me, world);
 }
 
 HMC_SPMD_TEST(Teams, close_completes_calls_in_flight) {

@@ -37,10 +37,28 @@ case $how in
     # Also the README's program, with the README's command.
     # shellcheck disable=SC2016
     sed -n '/^```cpp$/,/^```$/{/^```/d;p}' "$here/../../README.md" >"$work/ring.cpp"
-    eval "c++ -std=c++20 '$work/ring.cpp' -o '$work/build/consumer_readme' $flags '-Wl,-rpath,${rpath//\\/}'"
+    "$prefix/bin/hmcc++" "$work/ring.cpp" -o "$work/build/consumer_readme"
     # A program of HAMR.
     eval "c++ -std=c++20 -fopenmp '$here/../compat/hamr_hello.cpp' -o '$work/build/consumer_hamr' $flags '-Wl,-rpath,${rpath//\\/}'"
     eval "cc -std=c99 -pedantic '$here/consumer.c' -o '$work/build/consumer_c' $flags '-Wl,-rpath,${rpath//\\/}'"
+    # The compiler commands of this prefix have the same flags.
+    "$prefix/bin/hmcc++" "$here/consumer.cpp" -o "$work/build/consumer_hmccxx"
+    "$prefix/bin/hmcc" -std=c99 -pedantic "$here/consumer.c" -o "$work/build/consumer_hmcc"
+    shown=$("$prefix/bin/hmcc++" --show "$here/consumer.cpp")
+    words=()
+    eval "words=($(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc))"
+    for word in "${words[@]}"; do
+      case $word in -I* | -L*) word=${word:0:2}$(realpath "${word:2}") ;; esac
+      [[ $shown == *"$word"* ]] || { echo "hmcc++ --show lacks $word: $shown" >&2; exit 1; }
+    done
+    [[ $("$prefix/bin/hmcc" --show -c x.c) != *-lhmc* ]] || { echo "hmcc -c links" >&2; exit 1; }
+    # Without a run path the program finds the library of the hmcrun that starts it, and of no other place.
+    mkdir "$work/bare"
+    eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/bare/consumer' $flags"
+    ! "$work/bare/consumer" 2>/dev/null || { echo "a program without a run path runs without hmcrun" >&2; exit 1; }
+    "$prefix/bin/hmcrun" -np 2 --timeout 60 "$work/bare/consumer"
+    LD_LIBRARY_PATH=/no/such/folder "$prefix/bin/hmcrun" -np 1 -x A=1 --dry-run "$work/bare/consumer" | grep -F 'LD_LIBRARY_PATH='
+    if "$prefix/bin/hmcrun" -np 1 --dry-run "$work/build/consumer_cpp" | grep LD_LIBRARY_PATH; then exit 1; fi
     static=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc-static)
     eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_static' $static"
     ;;

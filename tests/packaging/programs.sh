@@ -19,7 +19,7 @@ prefix="$work/second/moved here"
 run() { "$prefix/bin/hmcrun" -np 2 --timeout 60 "$@"; }
 
 # ---- all programs, man pages and examples are installed
-for program in hmcrun hmcinfo hmc-sim hmc-verify; do
+for program in hmcrun hmcinfo hmcc hmcc++ hmc-sim hmc-verify; do
   [[ -x $prefix/bin/$program ]] || fail "bin/$program isn't installed"
   [[ -s $prefix/share/man/man1/$program.1 ]] || fail "the man page $program.1 isn't installed"
 done
@@ -32,12 +32,13 @@ for built in "$build"/bin/examples/*; do
 done
 
 # ---- the programs run with the library of this prefix, and contain no path of the build
+"$(dirname "$0")/check_run_paths.py" "$prefix"
 unset LD_LIBRARY_PATH
 for program in "$prefix"/bin/* "$prefix"/libexec/hmc/examples/*; do
-  if readelf -d "$program" | grep -E 'R(UN)?PATH' | grep -F "$build"; then
+  if readelf -d "$program" 2>/dev/null | grep -E 'R(UN)?PATH' | grep -F "$build"; then
     fail "$program has a library path of the build"
   fi
-  if ldd "$program" | grep -F libhmc.so | grep -vF "=> $prefix/"; then
+  if ldd "$program" 2>/dev/null | grep -F libhmc.so | grep -vF "=> $prefix/"; then
     fail "$program doesn't use the installed libhmc.so"
   fi
 done

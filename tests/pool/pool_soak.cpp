@@ -1,5 +1,7 @@
-// Processes join, leave and are killed at random while they copy: pool_soak SECONDS [PROCESSES] [NODES] [SEED].
+// Processes join, leave and are killed at random while they copy:
+// pool_soak SECONDS [PROCESSES] [NODES] [SEED] [KILLS: 1 or 0].
 //
+// Prints how long joins, leaves and copies took. No join or leave may take as long as a wait that nothing ends.
 // Shared by all of them: for each version of the pool, the change and the members that the first process has seen. Each
 // other process must see the same. Each part has blocks of a pattern that depends on its owner's life; each copy
 // that succeeds must have the bytes of one life.
@@ -9,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -26,12 +29,37 @@ namespace {
 using spmd::Pattern;
 using Clock = std::chrono::steady_clock;
 
-constexpr int most_members = 8;
+constexpr int most_members = 24;
 constexpr std::size_t part_bytes = std::size_t{1} << 20, block_bytes = 64 << 10;
 constexpr std::size_t mailbox_bytes = 4096;  // one per rank, after the block
 constexpr std::size_t most_versions = 1U << 20;
 
+/// The durations of one kind of call, in microseconds.
+struct Durations {
+  static constexpr std::size_t most = 1U << 20;  // later ones replace earlier ones
+  std::atomic<std::size_t> count{0};
+  std::atomic<std::uint32_t> longest{0};
+  std::atomic<std::uint32_t> us[most];
+
+  void add(Clock::time_point start) {
+    const auto taken = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+    const auto value = static_cast<std::uint32_t>(taken);
+    us[count++ % most] = value;
+    std::uint32_t known = longest;
+    while (value > known && !longest.compare_exchange_weak(known, value)) {
+    }
+  }
+  void print(const char* name) {
+    std::vector<std::uint32_t> sorted(us, us + std::min<std::size_t>(count, most));
+    if (sorted.empty()) return;
+    std::sort(sorted.begin(), sorted.end());
+    std::printf("%-8s %8zu, in ms: median %.2f, 99 %% %.2f, longest %.2f\n", name, count.load(),
+                sorted[sorted.size() / 2] / 1e3, sorted[sorted.size() * 99 / 100] / 1e3, longest / 1e3);
+  }
+};
+
 struct Common {
+  Durations join, leave, copy, refusal;  // refusal: of a copy that fails because its member has left or was killed
   std::atomic<bool> stop{false}, failed{false};
   std::atomic<std::uint64_t> lives{0}, joins{0}, copies{0}, refused{0};
   std::atomic<std::uint64_t> kills{0};
@@ -101,6 +129,7 @@ void copy_somewhere(Life& life, Pool& pool, std::vector<std::byte>& buffer) {
   const auto members = pool.members();
   if (members.empty()) return;
   const int rank = members[life.random() % members.size()];
+  const auto start = Clock::now();
   try {
     switch (life.random() % 3) {
       case 0:
@@ -131,7 +160,9 @@ void copy_somewhere(Life& life, Pool& pool, std::vector<std::byte>& buffer) {
       }
     }
     ++common->copies;
+    common->copy.add(start);
   } catch (const Error& error) {
+    common->refusal.add(start);
     HMC_CHECK_MSG(error.code() == Code::peer_failed, "{}", error.what());
     ++common->refused;
   }
@@ -147,7 +178,9 @@ void one_membership(Life& life) {
   Pool pool = Pool::create(life.store, options);
   ::close(options.host_fd);
   pool.on_change(&on_change);
+  const auto before_join = Clock::now();
   const int rank = pool.join();
+  common->join.add(before_join);
   ++common->joins;
   const auto* const own = static_cast<const std::byte*>(pool.address(rank, PoolPart::host));
   std::vector<std::byte> buffer(block_bytes);
@@ -159,7 +192,11 @@ void one_membership(Life& life) {
   std::uint64_t owner = 0;
   std::memcpy(&owner, own, sizeof owner);
   HMC_CHECK_EQ(owner, life.number);
-  if (life.random() % 2 == 0) pool.leave();
+  if (life.random() % 2 == 0) {
+    const auto before_leave = Clock::now();
+    pool.leave();
+    common->leave.add(before_leave);
+  }
 }
 
 int live() {
@@ -188,7 +225,7 @@ pid_t start(const std::function<int()>& body, int node) {
   std::exit(body());
 }
 
-int run(int seconds, int processes, int nodes, unsigned seed) {
+int run(int seconds, int processes, int nodes, unsigned seed, bool kills) {
   common = new (::mmap(nullptr, sizeof(Common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Common;
   pid_t store = 0;
   ::setenv("HMC_STORE", fork_store(store).c_str(), 1);
@@ -199,6 +236,7 @@ int run(int seconds, int processes, int nodes, unsigned seed) {
   int failed = 0;
   while (Clock::now() < end && !common->stop) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 200));
+    if (!kills) continue;
     const std::size_t victim = random() % children.size();
     ::kill(children[victim], SIGKILL);
     int status = 0;
@@ -218,6 +256,13 @@ int run(int seconds, int processes, int nodes, unsigned seed) {
   std::printf("seed %u: %llu joins, %llu copies, %llu refused copies, %llu kills\n", seed,
               static_cast<unsigned long long>(common->joins), static_cast<unsigned long long>(common->copies),
               static_cast<unsigned long long>(common->refused), static_cast<unsigned long long>(common->kills));
+  common->join.print("join");
+  common->leave.print("leave");
+  common->copy.print("copy");
+  common->refusal.print("refusal");
+  // The wait for a former member's copies has a limit of 10 s. Only an event that doesn't come lets it expire.
+  constexpr std::uint32_t frozen_us = 9'000'000;
+  if (std::max(common->join.longest.load(), common->leave.longest.load()) >= frozen_us) failed = 1;
   if (common->failed || common->joins < 5 || common->copies < 100) failed = 1;
   ::kill(store, SIGKILL);
   return failed;
@@ -228,5 +273,6 @@ int run(int seconds, int processes, int nodes, unsigned seed) {
 
 int main(int argc, char** argv) {
   const auto argument = [&](int index, int other) { return argc > index ? std::atoi(argv[index]) : other; };
-  return hmc::test::run(argument(1, 5), argument(2, 6), argument(3, 1), static_cast<unsigned>(argument(4, 1)));
+  return hmc::test::run(argument(1, 5), argument(2, 6), argument(3, 1), static_cast<unsigned>(argument(4, 1)),
+                        argument(5, 1) != 0);
 }

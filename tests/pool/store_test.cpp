@@ -86,6 +86,13 @@ TEST_F(StoreValues, limits_are_checked_by_the_client) {
             Code::invalid_argument);
 }
 
+TEST_F(StoreValues, negative_timeout_is_rejected) {
+  const Timeout negative{-2};
+  EXPECT_EQ(code_of([&] { (void)store.get("k", negative); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store.barrier("b", 1, 0, negative); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { (void)Store::connect(service.address(), negative); }), Code::invalid_argument);
+}
+
 TEST_F(StoreValues, limits_are_checked_by_the_server) {
   bootstrap::StoreCall call;
   call.op = bootstrap::StoreOp::set;

@@ -1,6 +1,5 @@
 """Every message and collective: leaks, Ctrl-C, killed ranks, timeouts. python every_call.py NAME."""
 import os
-import resource
 import sys
 
 sys.dont_write_bytecode = True
@@ -8,35 +7,9 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import hmc
-from processes import allocated, job
+from processes import expect_error, expect_no_leaks, job
 
 here = os.path.dirname(os.path.abspath(__file__))
-
-
-def expect_no_leaks(calls, held, settle, few=()):
-    """10^5 calls of each kind leave no object and no reference to the objects in `held`; 10^4 of those in `few`."""
-    for name, call in calls.items():
-        for _ in range(1000):
-            call()
-        settle()
-        references, blocks = [sys.getrefcount(thing) for thing in held], allocated()
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(10**4 if name in few else 10**5):
-            call()
-        settle()
-        now = [sys.getrefcount(thing) for thing in held]
-        assert now == references, (name, references, now)
-        assert allocated() - blocks < 1000, (name, allocated() - blocks)  # caches of Python grow, but not with each call
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
-        assert grown < 4096, (name, f"{grown} KiB")
-
-
-def expect_error(kind, call):
-    try:
-        call()
-    except kind:
-        return
-    raise AssertionError("no error")
 
 
 def test_messages_leak_no_references():

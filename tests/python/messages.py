@@ -289,8 +289,71 @@ def test_a_recv_lets_other_threads_run(rt):
     rt.world.barrier()
 
 
+def test_a_waiting_call_lets_other_threads_call(rt):
+    """The message that ends a thread's wait is sent by the main thread, after calls of other kinds."""
+    if rt.size == 1:
+        raise Skip("it needs two ranks")
+    right, left = neighbours(rt)
+    out = np.zeros(1, np.int64)
+    large, copy = data(rt.rank, 1 << 18, 32), np.zeros(1 << 18, np.int64)
+    sends = [lambda: rt.world.send(data(rt.rank, 1, 31), right, 31), lambda: rt.world.send(large, right, 32)]
+    waits = {"recv": (lambda: rt.world.recv(out, left, 31), 0), "probe": (lambda: rt.world.probe(left, 31), 0),
+             "sendrecv": (lambda: rt.world.sendrecv(b"", rt.rank, out, left, 30, 31), 0),
+             "recv_object": (lambda: rt.world.recv_object(left, 33), None), "wait": (lambda: rt.world.irecv(out, left, 31).wait(), 0),
+             "wait_any": (lambda: hmc.wait_any([rt.world.irecv(out, left, 31)]), 0),
+             "large recv": (lambda: rt.world.recv(copy, left, 32), 1)}
+    for name, (wait, send) in waits.items():
+        failed = []
+
+        def run(wait=wait):
+            try:
+                wait()
+            except Exception as error:  # shown below, by the main thread
+                failed.append(error)
+        waiter = threading.Thread(target=run)
+        waiter.start()
+        total = rt.world.allreduce(np.ones(4, np.int64))      # while the thread waits
+        assert total.tolist() == [rt.size] * 4, name
+        rt.world.send(b"x", right, 40)
+        rt.world.recv(bytearray(1), left, 40)
+        if send is None:
+            rt.world.send_object("done", right, 33)
+        else:
+            sends[send]()
+        waiter.join()
+        assert not failed, (name, failed)
+        if name == "probe":
+            rt.world.recv(out, left, 31)
+        if name == "sendrecv":
+            rt.world.recv(bytearray(0), rt.rank, 30)
+        if name == "large recv":
+            check(copy, data(left, 1 << 18, 32))
+        elif send == 0:
+            check(out, data(left, 1, 31))
+        rt.world.barrier()
+
+
+def test_two_threads_wait_for_each_others_messages(rt):
+    """Each thread's receive ends by a message that the other thread sends after its own receive."""
+    right, left = neighbours(rt)
+
+    def pass_on():
+        for call in range(50):
+            got = bytearray(1)
+            rt.world.recv(got, left, 51)
+            rt.world.send(got, right, 52)
+    other = threading.Thread(target=pass_on)
+    other.start()
+    for call in range(50):
+        rt.world.send(bytes([call]), right, 51)
+        got = bytearray(1)
+        rt.world.recv(got, left, 52)
+    other.join()
+    rt.world.barrier()
+
+
 def test_messages_of_threads(rt):
-    """Threads send, and the main thread polls, because a call that waits would delay their calls."""
+    """Threads send, and the main thread polls."""
     right, left = neighbours(rt)
 
     def work(thread):

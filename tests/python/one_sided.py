@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 import hmc
-from kinds import Exporter, all_kinds, values_of
+from kinds import Exporter, Interface, all_kinds, values_of
 from spmd import Skip
 
 call_number = 0
@@ -84,6 +84,8 @@ def test_put_signal_and_wait_until(rt):
         assert win.test_until(8000, "eq", 199) and not win.test_until(8000, "<", 199)
         error = raises(hmc.Timeout, "8000", win.wait_until, 8000, ">", 10**6, timeout=0.01)
         assert isinstance(error, TimeoutError) and error.code == "timeout" and error.operation == "wait_until"
+        for call in (win.wait_until, 8000, ">", 0), (win.flush,), (hmc.wait_any, []), (rt.world.grow,):
+            assert raises(hmc.Error, "negative", *call, timeout=-0.5).code == "invalid_argument"
         rt.world.barrier()
 
 
@@ -243,6 +245,48 @@ def test_wrong_arguments(rt):
     error = hmc.Error("text", "closed", "put", 1, 2)
     again = pickle.loads(pickle.dumps(error))
     assert (again.code, again.rank, again.peer, str(again)) == ("closed", 1, 2, "text")
+
+
+def test_objects_and_impossible_shapes(rt):
+    world = rt.world
+    record = np.zeros(2, [("number", "i8"), ("O", "f8"), ("other", object)])
+    late = np.zeros(2, [("when", "M8[s]"), ("other", object)])  # numpy has no buffer of it
+    late.flags.writeable = True
+    for objects in (np.zeros(3, object), record, record["other"], late, Interface(np.zeros(2, object)), Interface(record)):
+        raises(TypeError, "type object", world.allreduce, objects)
+        raises(TypeError, "type object", world.broadcast, objects)
+        raises(TypeError, "type object", world.allgather, objects, out=np.zeros(2 * world.size, object))
+        raises(TypeError, "type object", world.send, objects, rt.rank)
+        raises(TypeError, "type object", world.irecv, objects, rt.rank)
+        raises(TypeError, "type object", hmc.Window, world, objects)
+        raises(TypeError, "type object", hmc.IOBuffer.borrow, objects)
+        raises(TypeError, "", hmc.Buffer.from_array, objects)
+    with hmc.Window(world, 64) as win:
+        for objects in (np.zeros(3, object), record, late):
+            raises(TypeError, "type object", win.put, rt.rank, 0, objects)
+            raises(TypeError, "type object", win.put_nb, rt.rank, 0, objects)
+            raises(TypeError, "type object", win.put_signal, rt.rank, 0, objects, 56, 1)
+            raises(TypeError, "type object", win.get, rt.rank, 0, objects)
+            raises(TypeError, "type object", win.get_nb, rt.rank, 0, objects)
+        for dtype in (object, "O", record.dtype):
+            raises(TypeError, "type object", win.array, 1, dtype)
+        for shape in (-1, (-1,), (2, -3), 2**62, (2**40, 2**40), 2**70, (2**70,)):
+            raises(ValueError, "", win.array, shape, "i8")
+        for shape in (1.5, "12", (1.5,), None, ("1",)):
+            raises(TypeError, "", win.array, shape)
+        assert win.array(np.int64(2), "i4").shape == (2,) and win.array((np.int8(2), 3)).shape == (2, 3)
+        fields = np.zeros(2, [("O", "i4"), ("Oo", "f4")])
+        fields["O"] = 7
+        win.put(rt.rank, 0, fields)
+        assert win.array(2, fields.dtype)["O"].tolist() == [7, 7]
+        for shape, strides, data, error in (((-1,), None, (8, False), ValueError), ((2**62, 8), None, (8, False), ValueError),
+                                            ((1.5,), None, (8, False), TypeError), (("2",), None, (8, False), TypeError),
+                                            ((2,), ("8",), (8, False), TypeError), ((2,), None, ("8", False), TypeError),
+                                            ((2,), None, (-8, False), TypeError)):
+            wrong = Interface(np.zeros(2))
+            wrong.__array_interface__ |= {"shape": shape, "strides": strides, "data": data}
+            raises(error, "", win.put, rt.rank, 0, wrong)
+        world.barrier()
 
 
 def test_empty_and_small_arrays_everywhere(rt):

@@ -1,5 +1,5 @@
 # hmc_spmd_test(target [NAME name] [RANKS 1 2 ...] [MODES threads hmcrun] [LAYOUTS 1 2] [PAIRS] [WIRE wire] [TIMEOUT s]
-#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS])
+#               [LABELS ...] [ARGS ...] [ENVIRONMENT VAR=value ...] [SHORT_FORM name] [WAITS] [NOT_QUICK])
 #
 # Registers an SPMD program (tests/support/spmd.hpp) with ctest. Each entry runs the whole program:
 # FOLDER.NAME.MODE.npN.nodesK, without the `_test` of a target's name. LAYOUTS are numbers of (emulated) nodes; those
@@ -7,10 +7,10 @@
 #
 # The covering rule. An error depends on the number of ranks, on the layout, or on the process boundary, and seldom on a
 # combination of the three. So a program doesn't run in their product (22 entries) but once with each number of ranks, in
-# the row of `once` below: 6 entries with both modes and both layouts. The rows are chosen so that lists such as
-# `RANKS 2 3`, `RANKS 2 4` and `RANKS 2 5` have both layouts, too.
+# the row of `once` below: 6 entries with both modes and both layouts, an odd number of ranks on a node, and nodes with
+# different numbers. Lists that begin with `RANKS 2 3` or `RANKS 2 4` have both layouts, too.
 # - PAIRS adds the rows of `more`, with the other mode and the other layout: 11 entries with each pair of a number of
-#   ranks and a layout, or a mode. For programs whose algorithm depends on the ranks of each node: collectives, teams.
+#   ranks and a layout, or a mode. For programs whose algorithm depends on the ranks of each node: collectives.
 # - A row's mode or layout that MODES or LAYOUTS doesn't have is replaced by those that it has. The same for a number of
 #   ranks without a row.
 # - WIRE: the program once more, over this wire between all ranks. tests/conformance has the wire's contract, so these
@@ -18,7 +18,8 @@
 # - Sanitizers run the rows of 2 and 3 ranks (HMC_SPMD_RANKS in CMakePresets.json): the code is the same for other
 #   numbers. They run no WIRE, whose own code tests/conformance runs. ThreadSanitizer sees threads only.
 # - The label `quick` is for the row of 3 ranks: threads on two nodes, so shared memory and a network in one job, at the
-#   cost of one process. A program without this row: its row of 2 or 4 ranks. No WIRE, no long test.
+#   cost of one process. A program without this row: its row of 2 or 4 ranks. No WIRE, no long test, and no program that
+#   takes ten seconds (NOT_QUICK).
 #
 # WAITS: the ranks sleep most of the time, so another entry may run beside it. SHORT_FORM: the entries are long
 # (LongTests.cmake). A program whose tests were all skipped is skipped.
@@ -33,8 +34,8 @@ endfunction()
 
 # hmc_spmd_cells(out ranks modes layouts pairs): the entries of these lists by the covering rule, as RANKS.MODE.NODES.
 function(hmc_spmd_cells out all_ranks all_modes all_layouts pairs)
-  set(once 1.threads.1 2.hmcrun.1 3.threads.2 4.hmcrun.2 5.threads.2 8.hmcrun.1)
-  set(more 2.threads.2 3.hmcrun.1 4.threads.1 5.hmcrun.1 8.threads.2)
+  set(once 1.threads.1 2.hmcrun.1 3.threads.2 4.hmcrun.2 5.threads.1 8.hmcrun.2)
+  set(more 2.threads.2 3.hmcrun.1 4.threads.1 5.hmcrun.2 8.threads.1)
   set(rows ${once})
   if(pairs)
     list(APPEND rows ${more})
@@ -69,7 +70,7 @@ function(hmc_spmd_cells out all_ranks all_modes all_layouts pairs)
 endfunction()
 
 function(hmc_spmd_test target)
-  cmake_parse_arguments(T "WAITS;PAIRS" "NAME;TIMEOUT;SHORT_FORM;WIRE" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(T "WAITS;PAIRS;NOT_QUICK" "NAME;TIMEOUT;SHORT_FORM;WIRE" "RANKS;MODES;LAYOUTS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   if(NOT T_NAME)
     set(T_NAME ${target})
   endif()
@@ -126,7 +127,7 @@ function(hmc_spmd_test target)
       continue()
     endif()
     set(labels multirank ${mode} ${T_LABELS})
-    if(cell STREQUAL quick AND NOT T_WIRE AND NOT T_SHORT_FORM)
+    if(cell STREQUAL quick AND NOT T_NOT_QUICK AND NOT T_WIRE AND NOT T_SHORT_FORM)
       list(APPEND labels quick)
     endif()
     set(test "${T_NAME}.${mode}.np${ranks}.nodes${nodes}")

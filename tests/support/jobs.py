@@ -50,7 +50,7 @@ def main():
         statuses = dict(zip(commands, pool.map(run, commands, commands.values())))
     failed = [name for name, status in statuses.items() if status not in (0, SKIPPED)]
     print(f"{len(statuses) - len(failed)} of {len(statuses)} passed", *(f"FAILED: {name}" for name in failed), sep="\n")
-    return 1 if failed else SKIPPED if set(statuses.values()) == {SKIPPED} else 0
+    return 1 if failed or not statuses else SKIPPED if set(statuses.values()) == {SKIPPED} else 0
 
 
 sys.exit(main())

@@ -1,11 +1,11 @@
-"""Tests that start jobs: uncommon uses of the backend. python corners.py NAME, as jobs.py."""
+"""Uncommon uses of the backend: cases.py corners."""
 import os
 import re
 import sys
 import tempfile
-import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
-from jobs import hmcrun, job, main, run
+from cases import execute, forked_ranks, job, needs_recent_torch, program_text, run
 
 # ---- buffers
 
@@ -234,7 +234,8 @@ def test_group_after_a_message_of_another_size():
 
 
 def test_destroy_while_a_thread_waits():
-    """The thread that waits for a message gets an error when the other ranks have left, too. Not with torch 1.13."""
+    """The thread that waits for a message gets an error when the other ranks have left, too."""
+    needs_recent_torch("a group ends when nothing refers to it")
     output = job(2, """
         group = dist.new_group()
         if rank == 0:
@@ -274,7 +275,7 @@ def test_groups_of_a_forked_process():
 def test_last_data_of_forked_processes():
     """A child of multiprocessing makes a group, and so does its own child, which ends before its peer reads its message."""
     with tempfile.TemporaryDirectory() as work:
-        output = run([sys.executable, "-c", textwrap.dedent("""
+        output = program_text("""
             import multiprocessing, os, sys, time
             from datetime import timedelta
             import torch
@@ -313,7 +314,7 @@ def test_last_data_of_forked_processes():
             for each in ranks: each.start()
             for each in ranks: each.join()
             assert [each.exitcode for each in ranks] == [0, 0]
-            """), work])
+            """, work)
     assert "received" in output, output
 
 
@@ -356,41 +357,48 @@ def test_places_of_the_adapter():
             assert _build._key() == key
             os.utime(library, ns=(times.st_atime_ns, times.st_mtime_ns))
             """
-        adapter = re.search(r"^/.*\.so$", run([sys.executable, "-m", "hmc.torch", "build"]), re.M).group()
-        output = run([sys.executable, "-c", textwrap.dedent(program), os.path.realpath(work), adapter])
+        adapter = re.search(r"^/.*\.so$", program_text("from hmc.torch import _build; print(_build.path())"), re.M).group()
+        output = program_text(program, os.path.realpath(work), adapter)
     assert len(re.findall("HMC_TORCH_CACHE=.*/(open|own) isn't used", output)) == 2, output
 
 
 def test_program_in_another_folder():
+    """Its folder is the first place of imports, also through a link, unless Python is told to leave it out."""
     with tempfile.TemporaryDirectory() as work:
         for name, text in (("beside.py", "value = 5"), ("program.py", "import sys, beside\nprint('value', beside.value, sys.argv[1:])")):
             with open(os.path.join(work, name), "w", encoding="utf-8") as file:
                 file.write(text)
-        output = run([sys.executable, "-m", "hmc.torch", os.path.join(work, "program.py"), "-x", "3"])
-        assert "value 5 ['-x', '3']" in output, output
         link = os.path.join(work, "other", "link.py")
         os.mkdir(os.path.dirname(link))
         os.symlink("../program.py", link)
-        assert "value 5 []" in run([sys.executable, "-m", "hmc.torch", link])
+        commands = [(["-m", "hmc.torch", link, "-x", "3"], 0, "value 5 ['-x', '3']"), (["-m", "hmc.torch", "-m"], 2, "missing")]
         if hasattr(sys.flags, "safe_path"):  # Python 3.11
-            assert "No module named 'beside'" in run([sys.executable, "-P", "-m", "hmc.torch", link], 1)
-    assert "missing" in run([sys.executable, "-m", "hmc.torch", "-m"], 2)
+            commands.append((["-P", "-m", "hmc.torch", link], 1, "No module named 'beside'"))
+        with ThreadPoolExecutor() as pool:  # each imports torch
+            outputs = pool.map(lambda each: run([sys.executable, *each[0]], each[1]), commands)
+            for output, (_, _, expected) in zip(outputs, commands):
+                assert expected in output, output
 
 
 def test_compiler_on_some_ranks():
     """Rank 0 decides between the adapter and the backend in Python, which only torch 2.14 and newer have."""
+    needs_recent_torch("no backends in Python")
     with tempfile.TemporaryDirectory() as empty:
-        program = ("import torch, torch.distributed as dist; dist.init_process_group('hmc'); t = torch.ones(3); dist.all_reduce(t); "
-                   "assert t.tolist() == [2] * 3; dist.destroy_process_group(); print('done')")
-        for without, status in ((0, 0), (1, None)):
-            command = (f"if [ $RANK = {without} ]; then export HMC_TORCH_CACHE={empty} CXX=/nonexistent/g++; fi; "
-                       f"exec {sys.executable} -c \"{program}\"")
-            output = run([hmcrun, "-np", "2", "bash", "-c", command], status)
+        program = """
+            import os
+            import torch.distributed as dist
+            import torch
+            dist.init_process_group("hmc")
+            tensor = torch.ones(3)
+            dist.all_reduce(tensor)
+            assert tensor.tolist() == [2] * 3
+            dist.destroy_process_group()
+            os.write(1, b"done\\n")
+            """
+        for without in (0, 1):
+            output, statuses = forked_ranks(2, lambda: execute(program), per_rank=lambda rank: {
+                "HMC_TORCH_CACHE": empty, "CXX": "/nonexistent/g++"} if rank == without else {})
             if without:
                 assert "rank 1 has no compiled adapter, but rank 0 has" in output and "done" not in output, output
             else:
-                assert output.count("done") == 2 and "backend in Python is used" in output, output
-
-
-if __name__ == "__main__":
-    main(globals())
+                assert statuses == [0, 0] and output.count("done") == 2 and "backend in Python is used" in output, output

@@ -1,23 +1,20 @@
-"""The libraries of torch over the backend hmc, on CPUs. Run by hmcrun with 4 ranks.
+"""The libraries of torch over the backend hmc, on CPUs, on 4 ranks: cases.py --ranks 4 frameworks.
 
-frameworks.py [NAME...]. A test that this release of torch can't run prints "skipped" and the reason.
+frameworks.py [NAME...], on each rank. A test that this release of torch can't run prints "skipped" and the reason.
 """
 import importlib.util
 import os
 import sys
 import tempfile
-import time
 
 import torch
 import torch.distributed as dist
 
-import hmc.torch  # noqa: F401: torch 1.13 doesn't find backends
+import hmc.torch  # torch 1.13 doesn't find backends
+import spmd
+from spmd import Skipped
 
 torch.set_num_threads(1)
-
-
-class Skipped(Exception):
-    pass
 
 
 def model():
@@ -336,18 +333,7 @@ def test_split_group():
 
 def main():
     dist.init_process_group("hmc")
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or not (len(sys.argv) < 2 or any(word in name for word in sys.argv[1:])):
-            continue
-        start = time.perf_counter()
-        try:
-            test()
-            text = f"ok {name} {time.perf_counter() - start:.2f} s"
-        except Skipped as why:
-            text = f"skipped {name}: {why}"
-        dist.barrier()
-        if dist.get_rank() == 0:
-            print(text, flush=True)
+    spmd.run(globals(), sys.argv[1:])
     dist.destroy_process_group()
 
 

@@ -1,56 +1,14 @@
-"""Tests that start jobs: python jobs.py NAME. Needs an environment with the packages hmc and torch."""
+"""Launchers, failures and ends of jobs, and the adapter: cases.py jobs."""
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import textwrap
-import time
 
-import torch
+from cases import (finds_backends, folder, forked_ranks, hmcrun, hmcrun_job, job, main_program, old, program_text, python, run,
+                   succeeded)
 
-folder = os.path.dirname(os.path.abspath(__file__))
 training = os.path.join(folder, "training.py")
-hmcrun = os.path.join(os.path.dirname(sys.executable), "hmcrun")
-finds_backends = hasattr(torch.distributed.Backend, "_ensure_backend_registered")  # 2.14: by entry points
-old = not hasattr(torch.distributed.Backend, "backend_list")  # 1.13: DistributedDataParallel needs Python 3.10
 losses = ["0.692493", "0.843729", "0.753779", "1.282884", "1.087301"]
-
-
-def run(command, status=0, environment=None, seconds=150):
-    start = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
-    output = done.stdout + done.stderr
-    assert status is None or done.returncode == status, (done.returncode, output)
-    print(f"{time.monotonic() - start:.1f} s: {' '.join(command)[:200]}", flush=True)
-    return output
-
-
-def python(*words):
-    """The command of a program that may name the backend hmc."""
-    return [sys.executable, *([] if finds_backends else ["-m", "hmc.torch"]), *words]
-
-
-def job(ranks, program, *options, status=0, environment=None):
-    """Runs a program text on every rank, with `rank`, `ranks` and the default group; returns its output."""
-    text = """
-        import os, signal, sys, threading, time
-        from datetime import timedelta
-        import torch
-        import torch.distributed as dist
-        import hmc.torch
-        torch.set_num_threads(1)
-        dist.init_process_group("hmc", timeout=timedelta(seconds=100))
-        rank, ranks = dist.get_rank(), dist.get_world_size()
-        def say(*words):
-            os.write(1, (" ".join(str(each) for each in words) + "\\n").encode())  # a line as a whole
-        """
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-        file.write(textwrap.dedent(text) + textwrap.dedent(program))
-        file.flush()
-        return run([hmcrun, "-np", str(ranks), "--timeout", "120", *options, sys.executable, file.name], status,
-                   environment)
 
 
 def check_losses(output, ranks):
@@ -61,7 +19,7 @@ def check_losses(output, ranks):
 def torchrun(*words):
     # With Python 3.11, torch 1.13 reads --redirects and --tee only if they name one stream.
     return [sys.executable, "-m", "torch.distributed.run", *(["--redirects", "1", "--tee", "1"] if old else []),
-            "--nproc_per_node", "2", *words]
+            "--nproc_per_node", "2", *([] if finds_backends else ["-m", "hmc.torch"]), *words]
 
 
 def program(*words):
@@ -69,31 +27,28 @@ def program(*words):
     return [training, *words, *(["--no-ddp"] if old else [])]
 
 
+def forked_training(ranks, *words, environment=None):
+    return succeeded(forked_ranks(ranks, lambda: main_program(*program(*words)), environment))
+
+
 # ---- launchers
 
 def test_training_under_hmcrun():
-    for ranks in (1, 2, 3):
-        check_losses(run([hmcrun, "-np", str(ranks), *python(*program())]), ranks)
-
-
-def test_training_on_two_nodes():
-    check_losses(run([hmcrun, "-np", "4", "--nodes", "2", *python(*program("--no-destroy"))]), 4)
+    check_losses(run([hmcrun, "-np", "3", *python(*program())]), 3)
 
 
 def test_losses_of_layouts():
     """The same bits with two ranks of one node, of two nodes, under torchrun, and with staged buffers. Threads of one process can't
     be ranks: torch has one default group per process."""
-    words = program("--exact", "--steps", "30")
-    commands = [[hmcrun, "-np", "2", *python(*words)], [hmcrun, "-np", "2", "--nodes", "2", *python(*words)],
-                torchrun(*([] if finds_backends else ["-m", "hmc.torch"]), *words)]
-    curves = [re.findall("exact (.*)", run(each)) for each in commands]
-    curves.append(re.findall("exact (.*)", run(commands[0], environment={"HMC_COLL_PRIVATE": "staged"})))
+    words = "--exact", "--steps", "30"
+    outputs = [forked_training(2, *words), run([hmcrun, "-np", "2", "--nodes", "2", *python(*program(*words, "--no-destroy"))]),
+               run(torchrun(*program(*words))), forked_training(2, *words, environment={"HMC_COLL_PRIVATE": "staged"})]
+    curves = [re.findall("exact (.*)", each) for each in outputs]
     assert len(set(curves[0])) == 30 and all(each == curves[0] for each in curves), curves
-
-
-def test_training_under_torchrun():
-    words = program() if finds_backends else ["-m", "hmc.torch", *program()]
-    check_losses(run(torchrun(*words)), 2)
+    for output in outputs:
+        found = re.findall(r"step \d loss ([0-9.]+)", output)[:5]
+        assert len(found) == 5 and all(abs(float(a) - float(b)) < 1e-4 for a, b in zip(found, losses)), output  # 32 bits
+        assert "trained by 2 ranks" in output, output
 
 
 def test_restart_by_torchrun():
@@ -104,16 +59,20 @@ def test_restart_by_torchrun():
                    "sys.argv = ['training.py'] + sys.argv[1:] + (['--die', '1', '3'] if first else [])\n"
                    f"runpy.run_path({training!r}, run_name='__main__')\n")
         file.flush()
-        words = [] if finds_backends else ["-m", "hmc.torch"]
-        output = run(torchrun("--max_restarts", "2", *words, file.name, *program()[1:]))
+        command = torchrun(file.name, *program()[1:])
+        command[command.index("--nproc_per_node"):0] = ["--max_restarts", "2"]
+        output = run(command)
     assert output.count("step 0") == 2 and "trained by 2 ranks" in output, output
 
 
 def test_name_of_another_backend():
-    output = run([hmcrun, "-np", "2", sys.executable, *(["-m", "hmc.torch"] if old else []), *program("--backend", "gloo")],
-                 environment={"HMC_TORCH_ALIAS": "gloo"})
+    alias = {"HMC_TORCH_ALIAS": "gloo"}
+    if finds_backends:  # where nothing imports hmc.torch
+        output = run([hmcrun, "-np", "2", sys.executable, *program("--backend", "gloo")], environment=alias)
+    else:
+        output = forked_training(2, "--backend", "gloo", environment=alias)
     check_losses(output, 2)
-    output = job(2, """
+    job(2, """
         assert dist.get_backend() == "hmc"
         group = dist.new_group(backend="gloo")
         assert dist.get_backend(group) == "gloo" and hmc.torch.is_hmc(group)
@@ -121,7 +80,7 @@ def test_name_of_another_backend():
         t = torch.ones(3)
         dist.all_reduce(t, group=group)
         assert t.tolist() == [ranks] * 3
-        """, environment={"HMC_TORCH_ALIAS": "gloo"})
+        """, environment=alias)
 
 
 def test_commands_of_the_readme():
@@ -142,11 +101,20 @@ def test_commands_of_the_readme():
             assert output.count("trained ") in (2, 4), output
 
 
+def test_programs_of_bench():
+    """They run, and print a table or why they can't."""
+    bench = os.path.join(folder, "..", "..", "bench", "torch")
+    for words in (["calls.py", "--rounds", "1", "--bytes", "8"], ["steps.py", "--rounds", "1", "transformer"]):
+        path = os.path.realpath(os.path.join(bench, words[0]))
+        output = succeeded(forked_ranks(2, lambda: main_program(path, *words[1:])))
+        assert re.search("^torch [0-9.]+", output, re.M), output
+
+
 # ---- failures
 
 def test_killed_rank():
     """Every other rank gets an exception that names the rank. Also in other groups with that rank."""
-    output = job(4, """
+    output = hmcrun_job(4, """
         group = dist.new_group([1, 2])
         tensor = torch.ones(1000)
         dist.all_reduce(tensor)
@@ -274,8 +242,8 @@ def test_destroy_never_waits():
 
 
 def test_last_data_of_a_rank_that_exits():
-    for destroy in ("", "dist.destroy_process_group()"):
-        job(2, f"""
+    for start, destroy in ((hmcrun_job, ""), (job, "dist.destroy_process_group()")):
+        start(2, f"""
             tensor = torch.full((100000,), float(rank))
             if rank == 0:
                 dist.send(tensor + 5, 1)
@@ -337,7 +305,7 @@ def test_keyboard_interrupt():
 
 
 def test_exception_ends_the_others():
-    output = job(2, """
+    output = hmcrun_job(2, """
         if rank == 0:
             raise ValueError("a mistake")
         start = time.monotonic()
@@ -366,12 +334,13 @@ def test_wrong_size_of_a_message():
 
 
 def test_no_compiler():
+    """The error says what to install. An adapter that is there needs no compiler."""
     with tempfile.TemporaryDirectory() as cache:
         output = run([sys.executable, "-m", "hmc.torch", "build"], 1,
                      {"CXX": "/nonexistent/g++", "HMC_TORCH_CACHE": cache})
         assert "no C++20 compiler" in output and "install g++" in output, output
-    run([sys.executable, "-m", "hmc.torch", "build"])
-    run([sys.executable, "-m", "hmc.torch", "build"], environment={"CXX": "/nonexistent/g++"})  # a compiled adapter is there
+    job(2, "dist.barrier()")
+    job(2, "dist.barrier()", environment={"CXX": "/nonexistent/g++"})
 
 
 def test_backend_in_python():
@@ -379,13 +348,14 @@ def test_backend_in_python():
     with tempfile.TemporaryDirectory() as cache:
         environment = {"PATH": cache, "CXX": "", "HMC_TORCH_CACHE": cache}
         if not finds_backends:
-            output = run([hmcrun, "-np", "2", *python(*program())], None, environment)
+            output, _ = forked_ranks(2, lambda: main_program(*program()), environment)
             assert "no C++20 compiler" in output and "install g++" in output, output
             return
         check_losses(run([hmcrun, "-np", "2", *python(*program())], environment=environment), 2)
         names = ["test_all_reduce", "average", "booleans", "test_coalesced", "broadcast_and", "test_reduce_scatter", "all_to_all",
                  "test_groups", "test_objects", "scalars"]
-        output = run([hmcrun, "-np", "3", sys.executable, os.path.join(folder, "operations.py"), *names], environment=environment)
+        operations = os.path.join(folder, "operations.py")
+        output = succeeded(forked_ranks(3, lambda: main_program(operations, *names), environment))
         assert output.count("ok test_") >= 10 and "backend in Python is used" in output, output
         output = job(2, """
             assert hmc.torch.is_hmc()
@@ -432,7 +402,7 @@ def test_backend_in_python():
 
 def test_store_is_not_used_after_the_start():
     """A store of the program, which fails after the group's construction: rank 0 of a store may end first."""
-    output = run([sys.executable, "-c", textwrap.dedent("""
+    output = program_text("""
         import multiprocessing, os, sys, tempfile
         from datetime import timedelta
         import torch
@@ -475,22 +445,5 @@ def test_store_is_not_used_after_the_start():
                 for each in ranks: each.start()
                 for each in ranks: each.join()
             assert [each.exitcode for each in ranks] == [0, 0]
-        """)])
+        """)
     assert output.count("done") == 2, output
-
-
-def test_compiled_once():
-    with tempfile.TemporaryDirectory() as cache:
-        output = run([hmcrun, "-np", "2", *python(*program())], environment={"HMC_TORCH_CACHE": cache}, seconds=300)
-        assert output.count("compiling the adapter") == 1, output
-        check_losses(output, 2)
-
-
-def main(tests):
-    for each in sys.argv[1:] or [name for name in tests if name.startswith("test_")]:
-        tests[each]()
-        print(f"ok {each}", flush=True)
-
-
-if __name__ == "__main__":
-    main(globals())

@@ -1,6 +1,6 @@
-"""Every operation of torch.distributed with the backend hmc, against values computed on each rank. Run by hmcrun.
+"""Every operation of torch.distributed with the backend hmc, against values computed on each rank.
 
-operations.py [NAME...]: tests whose names contain one of the words; without words all.
+operations.py [NAME...], on each rank, under cases.py or hmcrun: tests whose names match one of the expressions; without any all.
 HMC_TEST_DEVICE=cuda: the tensors are on a GPU (torch 2.0 or newer)."""
 import os
 import re
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 import hmc.torch
+import spmd
 
 device = os.environ.get("HMC_TEST_DEVICE")
 new = hasattr(torch, "float8_e4m3fn")  # not torch 1.13
@@ -575,12 +576,7 @@ def main():
         torch.set_default_device(device)
     dist.init_process_group("hmc", timeout=timedelta(seconds=120))
     assert hmc.torch.is_hmc()
-    for name, test in list(globals().items()):
-        if name.startswith("test_") and (len(sys.argv) < 2 or any(word in name for word in sys.argv[1:])):
-            start = time.perf_counter()
-            test()
-            if dist.get_rank() == 0:
-                print(f"ok {name} {time.perf_counter() - start:.2f} s", flush=True)
+    spmd.run(globals(), sys.argv[1:])
     dist.destroy_process_group()
 
 

@@ -1,9 +1,8 @@
-"""Tests that start jobs: asynchronous operations, other packages, memory. python uses.py NAME, as jobs.py."""
+"""Asynchronous operations and memory: cases.py uses."""
 import os
 import re
-import sys
 
-from jobs import job, main
+from cases import job
 
 # ---- asynchronous operations
 
@@ -75,67 +74,6 @@ def test_order_of_strided_tensors():
             work.wait()
         assert out.tolist() == ([1] * 4 if rank == 0 else [2] * 4), out
         """)
-
-
-# ---- other packages
-
-def missing(package):
-    try:
-        __import__(package)
-        return False
-    except ImportError as error:
-        print(f"missing: {error}; ./dev torch installs it")
-        return True
-
-
-def test_accelerate():
-    if missing("accelerate"):
-        sys.exit(77)
-    output = job(2, """
-        from accelerate import Accelerator
-        accelerator = Accelerator(cpu=True)
-        torch.manual_seed(0)
-        model = torch.nn.Linear(8, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
-        model, optimizer, loader = accelerator.prepare(model, optimizer, torch.utils.data.DataLoader(data, batch_size=8))
-        for inputs, targets in loader:
-            optimizer.zero_grad()
-            loss = torch.nn.functional.mse_loss(model(inputs), targets)
-            accelerator.backward(loss)
-            optimizer.step()
-        losses = accelerator.gather(loss.detach().reshape(1))
-        weight = next(model.parameters()).detach()
-        everyones = [torch.empty_like(weight) for _ in range(ranks)]
-        dist.all_gather(everyones, weight)
-        assert all(torch.equal(each, weight) for each in everyones)
-        say(type(model).__name__, accelerator.num_processes, dist.get_backend(), len(losses))
-        """)
-    assert output.count("DistributedDataParallel 2 hmc 2") == 2, output
-
-
-def test_deepspeed():
-    if missing("deepspeed"):
-        sys.exit(77)
-    output = job(2, """
-        import deepspeed
-        torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
-        engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), dist_init_required=False, config={
-            "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2},
-            "optimizer": {"type": "Adam", "params": {"lr": 0.01, "torch_adam": True}}})
-        for step in range(3):
-            torch.manual_seed(10 * step + rank)
-            loss = torch.nn.functional.mse_loss(engine(torch.randn(4, 8)), torch.randn(4, 1))
-            engine.backward(loss)
-            engine.step()
-        weight = next(engine.module.parameters()).detach()
-        everyones = [torch.empty_like(weight) for _ in range(ranks)]
-        dist.all_gather(everyones, weight)
-        assert all(torch.equal(each, weight) for each in everyones)
-        say("trained by DeepSpeed over", dist.get_backend())
-        """, environment={"DS_ACCELERATOR": "cpu"})
-    assert output.count("trained by DeepSpeed over hmc") == 2, output
 
 
 # ---- resources
@@ -258,7 +196,7 @@ def test_windows_used_again():
 
 
 def test_memory_of_operations():
-    count = os.environ.get("HMC_TEST_OPERATIONS", "100000")
+    count = os.environ.get("HMC_TEST_OPERATIONS", "40000")
     output = job(2, f"""
         def rss():
             return int(open("/proc/self/status").read().split("VmRSS:")[1].split()[0])
@@ -279,10 +217,6 @@ def test_memory_of_operations():
         operations({count})
         after = rss()
         print("KiB before", before, "after", after, flush=True)
-        assert after - before < 4000, (before, after)
+        assert after - before < 1600, (before, after)  # 40 bytes per operation
         """)
     print(re.findall("KiB.*", output))
-
-
-if __name__ == "__main__":
-    main(globals())

@@ -36,6 +36,8 @@ class AmWire::Channel final : public transport::Channel {
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, Ticket& ticket) noexcept override;
+  base::Status notify(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                      std::uint64_t value, Ticket& ticket) noexcept override;
   base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override;
 
   /// The verbs put, get and put_signal are one-sided. Under the wire's lock.
@@ -48,6 +50,8 @@ class AmWire::Channel final : public transport::Channel {
   std::uint64_t memory = 0;  // the number of OneSided::open(); 0: not opened yet
 
  private:
+  base::Status put_and_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
+                              std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept;
   AmWire& wire_;
 };
 
@@ -439,6 +443,17 @@ base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std:
 
 base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+  return put_and_signal(MessageKind::put_signal, offset, source, bytes, signal_offset, value, ticket);
+}
+
+base::Status AmWire::Channel::notify(std::uint64_t offset, const void* source, std::size_t bytes,
+                                     std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+  return put_and_signal(MessageKind::notice, offset, source, bytes, signal_offset, value, ticket);
+}
+
+base::Status AmWire::Channel::put_and_signal(MessageKind kind, std::uint64_t offset, const void* source,
+                                             std::size_t bytes, std::uint64_t signal_offset, std::uint64_t value,
+                                             Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
   if (is_one_sided()) {
@@ -454,7 +469,7 @@ base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* sourc
       return status;
     }
   }
-  Message last = wire_.message(MessageKind::put_signal, region, bytes > 0 ? offset : 0);
+  Message last = wire_.message(kind, region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
   return wire_.write(*this, source, bytes, last, ticket);

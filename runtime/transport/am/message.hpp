@@ -10,6 +10,7 @@ enum class MessageKind : std::uint8_t {
   // requests, executed by the target
   put,         ///< data at `offset`
   put_signal,  ///< data at `offset`, then the word `second` at offset `first`
+  notice,      ///< as put_signal; if the region isn't registered, the target drops it without an answer
   get,         ///< `first` bytes from `offset`
   atomic,      ///< operand `first`, compare `second`
   flush,       ///< answered after all earlier requests are executed; the answer returns `first`
@@ -42,7 +43,7 @@ struct Message {
 static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 
 /// Incremented with every change to Message or to the key of a region. A rank refuses peers with another version.
-inline constexpr std::uint8_t protocol_version = 5;
+inline constexpr std::uint8_t protocol_version = 6;
 
 /// Data up to this size is copied after the header, so the put completes locally at once.
 inline constexpr std::uint64_t inline_bytes = 1024;

@@ -55,7 +55,7 @@ void Target::receive(const Message& message, const std::byte* data, std::uint64_
 
 bool Target::begin(const Message& message) noexcept {
   if (!admit(message)) return false;
-  if (message.kind == MessageKind::put || message.kind == MessageKind::put_signal || message.kind == MessageKind::got) {
+  if (message.kind == MessageKind::put || has_signal(message) || message.kind == MessageKind::got) {
     base::store_fence();  // as in do_put: orders the coming stores after all earlier ones
     return true;
   }
@@ -119,8 +119,8 @@ void Target::finish(const Message& message) noexcept {
     if (message.kind == MessageKind::got) {
       if (place(message, 0).to != nullptr) tickets_.advance(message.ticket, message.bytes);
     } else if (Regions::Registered* const region = region_of_put(message); region == nullptr) {
-      refuse(message);
-    } else if (message.kind == MessageKind::put_signal) {
+      refuse_put(message);
+    } else if (has_signal(message)) {
       raise(*region, message);
     }
   } catch (const std::bad_alloc&) {
@@ -161,7 +161,8 @@ void Target::refuse_stranger(int socket) noexcept {
 void Target::carry_out(const Message& message, const std::byte* data, std::uint64_t bytes) {
   switch (message.kind) {
     case MessageKind::put:
-    case MessageKind::put_signal: return do_put(message, data, bytes);
+    case MessageKind::put_signal:
+    case MessageKind::notice: return do_put(message, data, bytes);
     case MessageKind::atomic: return do_atomic(message);
     case MessageKind::get: return do_get(message);
     case MessageKind::flush: reply(message, MessageKind::flushed).message.first = message.first; return;
@@ -172,7 +173,7 @@ void Target::carry_out(const Message& message, const std::byte* data, std::uint6
 /// Null unless the message's bytes and its signal lie in a registered region.
 Regions::Registered* Target::region_of_put(const Message& message) noexcept {
   Regions::Registered* const region = regions_.find(key_of(message), message.offset, message.bytes);
-  if (message.kind != MessageKind::put_signal) return region;
+  if (!has_signal(message)) return region;
   return message.first % 8 == 0 && regions_.find(key_of(message), message.first, 8) != nullptr ? region : nullptr;
 }
 
@@ -184,7 +185,7 @@ void Target::raise(const Regions::Registered& region, const Message& message) no
 
 void Target::do_put(const Message& message, const std::byte* data, std::uint64_t bytes) {
   Regions::Registered* const region = region_of_put(message);
-  if (region == nullptr) return refuse(message);
+  if (region == nullptr) return refuse_put(message);
   // Messages are executed in order, so a fence needs no message. This fence orders each message's stores after those of
   // earlier messages, on every CPU.
   base::store_fence();
@@ -199,7 +200,7 @@ void Target::do_put(const Message& message, const std::byte* data, std::uint64_t
       at += part.bytes;
     }
   }
-  if (message.kind == MessageKind::put_signal) raise(*region, message);
+  if (has_signal(message)) raise(*region, message);
 }
 
 void Target::do_atomic(const Message& message) {
@@ -220,6 +221,10 @@ void Target::do_get(const Message& message) {
   answer.region = region;
   answer.offset = message.offset;
   answer.bytes = message.first;
+}
+
+void Target::refuse_put(const Message& message) {
+  if (message.kind != MessageKind::notice) refuse(message);
 }
 
 void Target::refuse(const Message& message) {

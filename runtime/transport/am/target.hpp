@@ -87,11 +87,15 @@ class Target {
   void do_put(const Message& message, const std::byte* data, std::uint64_t bytes);
   void do_atomic(const Message& message);
   void do_get(const Message& message);
+  void refuse_put(const Message& message);
   void refuse(const Message& message);
   void take_refusal(const Message& message);
   Answer& reply(const Message& to, MessageKind kind);
   /// Sends one message of an answer; true if it was the last, or the peer failed.
   bool send_part(AmPeer& peer, Answer& answer) noexcept;
+  static bool has_signal(const Message& message) noexcept {
+    return message.kind == MessageKind::put_signal || message.kind == MessageKind::notice;
+  }
   static Regions::Key key_of(const Message& message) noexcept { return {message.region, message.nonce}; }
 
   Peers& peers_;

@@ -15,6 +15,8 @@
 
 #include <hmc/error.hpp>
 
+#include "tests/support/too_much_memory.hpp"
+
 namespace hmc::base {
 namespace {
 
@@ -45,6 +47,23 @@ TEST(Segment, file_size_limit_is_an_error_without_a_signal) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   EXPECT_NE(text.find("RLIMIT_FSIZE"), std::string::npos) << text;
   EXPECT_NE(text.find(std::to_string(2 * page_size())), std::string::npos) << text;
+}
+
+TEST(Segment, populate_refuses_more_memory_than_the_machine_has) {
+  const std::size_t bytes = hmc::test::too_much_memory();
+  const auto segment = Segment::create(bytes);
+  std::string text;
+  try {
+    segment->populate(0, bytes);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::out_of_memory);
+    text = error.what();
+  }
+  EXPECT_NE(text.find("this process needs " + std::to_string(bytes) + " bytes"), std::string::npos) << text;
+  EXPECT_NE(text.find("are available"), std::string::npos) << text;
+  struct stat info {};
+  ASSERT_EQ(::fstat(segment->fd(), &info), 0);
+  EXPECT_EQ(info.st_blocks, 0);
 }
 
 /// Bytes of memory allocated to the file.

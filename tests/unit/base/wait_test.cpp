@@ -204,6 +204,17 @@ TEST_P(Wait, long_wait_is_reported_and_withdrawn) {
   EXPECT_EQ(line.activity.load(), static_cast<std::uint32_t>(Activity::computing));
 }
 
+TEST_P(Wait, rank_that_starts_is_in_its_waits_and_then_starts_again) {
+  ActivityLine& line = page_.activity(1);
+  const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };
+  line.activity.store(static_cast<std::uint32_t>(Activity::starting));
+  {
+    const ActivityScope call(line, {Activity::setup});
+    EXPECT_EQ(activity(), Activity::setup);
+  }
+  EXPECT_EQ(activity(), Activity::starting);
+}
+
 TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
   const ActivityLine& line = page_.activity(1);
   const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };

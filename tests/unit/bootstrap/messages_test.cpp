@@ -60,7 +60,7 @@ TEST(Messages, message_size_per_rank_is_bounded) {
 TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(NodeHello{4, 123, "node"});
   through_the_wire(Welcome{});
-  through_the_wire(Page{0xfedcba9876543210ULL, true});
+  through_the_wire(Page{0xfedcba9876543210ULL, 2});
   through_the_wire(Table{{facts_of(1)}});
   through_the_wire(Contribution{9, RoundKind::barrier, {{1, {std::byte{7}}}, {3, {}}}});
   through_the_wire(Result{9, {{std::byte{1}}, {}, {std::byte{2}, std::byte{3}}}});
@@ -74,9 +74,11 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(MissingReply{1, 2, {0, 5, 7}});
   through_the_wire(Abort({Code::aborted, 1, 42, "text"}));
   through_the_wire(Death{3, {Code::peer_failed, 1, 0, "text"}});
-  through_the_wire(Vote{{Ballot::Step::confirm, 7, {{0, 1}, {2, 3}}, false, "text"}, 5, 2});
-  through_the_wire(DecisionFor{{7, true, {{0, 1}}, {3, 4}, "text"}, 2});
+  through_the_wire(Vote{{Ballot::Step::confirm, 7, {{0, 1}, {2, 3}}, false, "text"}, 5, {2, 1}});
+  through_the_wire(DecisionFor{{7, true, {{0, 1}}, {3, 4}, "text", Code::unavailable}, {2, 1}});
   through_the_wire(Lost{{3, 1}});
+  through_the_wire(Cause{123});
+  through_the_wire(NoReplacement{3, "text"});
   through_the_wire(Report{3, 60000, "text"});
   through_the_wire(Command{15});
   through_the_wire(StateQuery{5, 1, {2, 3}});

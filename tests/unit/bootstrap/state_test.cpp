@@ -120,12 +120,13 @@ std::vector<RankProcess> first_processes(int size) {
   for (int rank = 0; rank < size; ++rank) all.push_back({rank, 0});
   return all;
 }
-Vote vote_of(int rank, Ballot::Step step, std::uint64_t number, std::vector<RankProcess> members, bool ok = true) {
-  return {{step, number, std::move(members), ok, ok ? "" : "no descriptors"}, 0, rank};
+Vote vote_of(int rank, Ballot::Step step, std::uint64_t number, std::vector<RankProcess> members, bool ok = true,
+             std::uint32_t life = 0) {
+  return {{step, number, std::move(members), ok, ok ? "" : "no descriptors"}, 0, {rank, life}};
 }
 std::vector<int> recipients(const std::vector<DecisionFor>& decisions) {
   std::vector<int> ranks;
-  for (const DecisionFor& each : decisions) ranks.push_back(each.rank);
+  for (const DecisionFor& each : decisions) ranks.push_back(each.recipient.rank);
   return ranks;
 }
 using Step = Ballot::Step;
@@ -188,7 +189,7 @@ TEST(StoreAgreements, grow_waits_for_the_replacement_and_includes_it) {
   (void)agreements.vote(vote_of(0, Step::grow, 4, left));
   EXPECT_TRUE(agreements.vote(vote_of(2, Step::grow, 4, left)).empty());
   agreements.replace(1);
-  const auto decisions = agreements.vote(vote_of(1, Step::stand_by, 0, {}));
+  const auto decisions = agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1));
   EXPECT_EQ(recipients(decisions), (std::vector<int>{0, 2, 1}));
   EXPECT_EQ(decisions[0].decision.number, 4U);
   EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}, {1, 1}, {2, 0}}));
@@ -198,10 +199,80 @@ TEST(StoreAgreements, replaced_process_still_counts_as_ended_in_a_shrink) {
   StoreAgreements agreements(2);
   (void)agreements.end(1);
   agreements.replace(1);
-  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {})).empty());
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1)).empty());
   const auto decisions = agreements.vote(vote_of(0, Step::shrink, 0, first_processes(2)));
   ASSERT_EQ(decisions.size(), 1U);
   EXPECT_EQ(decisions[0].decision.members, (std::vector<RankProcess>{{0, 0}}));
+}
+
+TEST(StoreAgreements, replacement_gets_no_decision_of_the_process_before_it) {
+  StoreAgreements agreements(3);
+  const auto all = first_processes(3);
+  (void)agreements.vote(vote_of(1, Step::confirm, 1, all));
+  (void)agreements.end(1);
+  agreements.replace(1);
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1)).empty());
+  (void)agreements.vote(vote_of(0, Step::confirm, 1, all));
+  EXPECT_EQ(recipients(agreements.vote(vote_of(2, Step::confirm, 1, all))), (std::vector<int>{0, 2}));
+  // It still waits for the next grow.
+  (void)agreements.vote(vote_of(0, Step::grow, 2, {{0, 0}, {2, 0}}));
+  const auto decisions = agreements.vote(vote_of(2, Step::grow, 2, {{0, 0}, {2, 0}}));
+  EXPECT_EQ(recipients(decisions), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(decisions.back().recipient, (RankProcess{1, 1}));
+}
+
+TEST(StoreAgreements, vote_of_a_replaced_process_is_ignored) {
+  StoreAgreements agreements(2);
+  (void)agreements.end(1);
+  agreements.replace(1);
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 0)).empty());
+  EXPECT_TRUE(agreements.vote(vote_of(0, Step::grow, 0, {{0, 0}})).empty()) << "the replacement hasn't voted";
+  EXPECT_EQ(recipients(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1))), (std::vector<int>{0, 1}));
+}
+
+TEST(StoreAgreements, grow_fails_at_once_if_a_rank_gets_no_replacement) {
+  StoreAgreements agreements(3);
+  (void)agreements.end(1);
+  const std::vector<RankProcess> left{{0, 0}, {2, 0}};
+  EXPECT_TRUE(agreements.vote(vote_of(0, Step::grow, 0, left)).empty());
+  EXPECT_TRUE(agreements.no_replacement(1, "the reason").empty()) << "rank 2 may make another call";
+  auto decisions = agreements.vote(vote_of(2, Step::grow, 0, left));
+  ASSERT_EQ(recipients(decisions), (std::vector<int>{0, 2}));
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  EXPECT_EQ(decisions[0].decision.code, Code::unavailable);
+  EXPECT_NE(decisions[0].decision.text.find("rank 1: the reason"), std::string::npos);
+  (void)agreements.vote(vote_of(0, Step::grow, 1, left));
+  decisions = agreements.vote(vote_of(2, Step::shrink, 1, left));
+  ASSERT_EQ(recipients(decisions), (std::vector<int>{0, 2}));
+  EXPECT_EQ(decisions[0].decision.code, Code::mismatch);
+}
+
+TEST(StoreAgreements, replacements_are_refused_when_no_process_can_call_grow) {
+  StoreAgreements agreements(3);
+  (void)agreements.end(1);
+  agreements.replace(1);
+  EXPECT_TRUE(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1)).empty());
+  EXPECT_TRUE(agreements.end(0).empty());
+  EXPECT_FALSE(agreements.has_no_member());
+  const auto decisions = agreements.leave(2);
+  EXPECT_TRUE(agreements.has_no_member());
+  ASSERT_EQ(recipients(decisions), std::vector<int>{1});
+  EXPECT_FALSE(decisions[0].decision.agreed);
+  EXPECT_EQ(decisions[0].decision.code, Code::unavailable);
+  agreements.replace(0);
+  EXPECT_EQ(recipients(agreements.vote(vote_of(0, Step::stand_by, 0, {}, true, 1))), std::vector<int>{0});
+}
+
+TEST(StoreAgreements, replacement_after_a_failed_attempt_is_refused_when_no_process_can_call_grow) {
+  StoreAgreements agreements(2);
+  (void)agreements.end(1);
+  agreements.replace(1);
+  (void)agreements.vote(vote_of(0, Step::grow, 0, {{0, 0}}));
+  EXPECT_EQ(recipients(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1))), (std::vector<int>{0, 1}));
+  (void)agreements.end(0);
+  const std::vector<RankProcess> both{{0, 0}, {1, 1}};
+  EXPECT_FALSE(agreements.vote(vote_of(1, Step::confirm, 1, both, false, 1)).at(0).decision.agreed);
+  EXPECT_EQ(recipients(agreements.vote(vote_of(1, Step::stand_by, 0, {}, true, 1))), std::vector<int>{1});
 }
 
 TEST(StoreAgreements, grow_with_a_dead_member_is_refused) {

@@ -82,7 +82,7 @@ TEST(Hosts, order_to_a_part_arrives_unchanged) {
   order.secret = std::string(64, 'a');
   order.folder = "/tmp/with space";
   order.variables = {"HMC_LOG=info", "EMPTY="};
-  order.options.command = {"app", "", "--x"};
+  order.options.programs = {{2, {"app", "", "--x"}, {"A=b"}, ""}, {4, {"other"}, {}, "/folder"}};
   order.options.numbers = {1, 4, 5};
   order.options.job_size = 6;
   order.options.tag_output = order.options.keep_going = true;
@@ -95,6 +95,7 @@ TEST(Hosts, order_to_a_part_arrives_unchanged) {
   EXPECT_EQ(back->encode(), bytes);
   EXPECT_EQ(back->options.ranks, 3);
   EXPECT_EQ(back->options.number(1), 4);
+  EXPECT_EQ(back->options.program_name(4), "other");
   for (const std::vector<int>& wrong : {std::vector<int>{}, {1, 1}, {4, 1}, {1, 6}, {-1, 2}}) {
     order.options.numbers = wrong;
     order.options.ranks = static_cast<int>(wrong.size());

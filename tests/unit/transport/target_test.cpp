@@ -241,6 +241,27 @@ TEST_F(MessageTarget, rejected_put_is_reported_by_the_next_flush) {
 }
 
 // Ranks drop teams and windows at different times. After a rank's own channel has ended, refusals are ignored.
+TEST_F(MessageTarget, notice_is_written_or_dropped_without_an_answer) {
+  const auto send = [&](std::size_t bytes) {
+    Message notice = from_peer(MessageKind::notice);
+    notice.offset = 16;
+    notice.first = 8;
+    notice.second = 4711;
+    receive(notice, bytes);
+  };
+  send(0);
+  EXPECT_EQ(word(8), 4711U);
+  send(8);
+  EXPECT_EQ(std::memcmp(memory_.data() + 64 + 16, data_.data(), 8), 0);
+  regions_.of(memory_.data() + 64, 128)->uses = 0;
+  memory_.fill(untouched);
+  send(0);
+  send(8);
+  EXPECT_FALSE(target_.owes());
+  EXPECT_EQ(target_.refusals().requests, 0U);
+  EXPECT_TRUE(std::ranges::all_of(memory_, [](std::byte byte) { return byte == untouched; }));
+}
+
 TEST_F(MessageTarget, rejected_put_of_a_closed_channel_is_ignored) {
   const Regions::Key theirs{5, 99}, others{6, 98};
   refuse_put_to(theirs);  // after the channel's end

@@ -94,9 +94,9 @@ std::vector<std::shared_ptr<Message>> Group::State::sweep() {
 void Group::State::give_up(const std::shared_ptr<Message>& message) {
   message->is_in_use = true;
   if (!messages_closed) {
-    const Request same = message->request;  // abandon() makes the request empty
+    const Request::Raw same = message->request.raw();  // abandon() makes the request empty
     message->request.abandon();
-    message->request = same;
+    message->request = Request::from_raw(same);
   }
   adopted.push_back(message);
 }
@@ -117,7 +117,7 @@ void Group::send(const std::shared_ptr<Message>& message, const void* data, int 
   state_->require_open(*message);
   done = state_->sweep();
   try {
-    message->request = state_->messages->world().isend(data, message->bytes, destination, tag);
+    message->request = state_->messages->world().isend_bytes(data, message->bytes, destination, tag);
   } catch (const hmc::Error& error) {
     throw as_failure(error);
   }
@@ -134,7 +134,7 @@ void Group::receive(const std::shared_ptr<Message>& message, void* data, int sou
   state_->require_open(*message);
   done = state_->sweep();
   try {
-    message->request = state_->messages->world().irecv(data, message->bytes, source, tag, &message->status);
+    message->request = state_->messages->world().irecv_bytes(data, message->bytes, source, tag, &message->status);
   } catch (const hmc::Error& error) {
     throw as_failure(error);
   }

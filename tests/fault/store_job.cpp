@@ -1,0 +1,37 @@
+// A job over a key-value store under hmcrun, as torch.distributed starts one: hmcrun's control plane doesn't serve it.
+// Rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of its failure.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hmc/hmc.hpp>
+#include <hmc/store.hpp>
+
+int main() {
+  const hmc::Store store = hmc::Store::connect().with_prefix("job");
+  hmc::KeyValueStore keys;
+  keys.set = [&](const std::string& key, const std::string& value) { store.set(key, value); };
+  keys.get = [&](const std::string& key, hmc::Timeout timeout) { return store.get(key, timeout); };
+  hmc::Runtime rt = hmc::Runtime::init(keys, std::atoi(std::getenv("HMC_RANK")), std::atoi(std::getenv("HMC_SIZE")));
+  const int rank = rt.rank(), mine = ::getpid();
+  std::vector<int> pids(static_cast<std::size_t>(rt.size()));
+  rt.world().allgather(&mine, pids.data(), sizeof mine);
+  try {
+    if (rank == 1) {
+      const hmc::Runtime gone = std::move(rt);
+    } else {
+      for (;;) rt.world().barrier();
+    }
+  } catch (const hmc::Error& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    ::_exit(1);
+  }
+  for (const int pid : pids)
+    while (pid != mine && ::kill(pid, 0) == 0) ::usleep(1000);
+  return 5;
+}
