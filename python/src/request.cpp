@@ -133,8 +133,8 @@ class Requests {
 };
 
 nb::object wait_any(const std::vector<RequestObject*>& objects, std::optional<double> seconds) {
-  if (objects.empty()) return nb::none();
   const hmc::Timeout timeout = timeout_of(seconds, "wait_any");
+  if (objects.empty()) return nb::none();
   for (const RequestObject* const object : objects)
     if (object == nullptr) throw nb::type_error("a list of requests contains None");
   const InUse in_use(objects);

@@ -299,7 +299,7 @@ def test_array_interfaces_that_are_refused():
         return type("Lent", (), {"keep": host, "__array_interface__": {**host.__array_interface__, **fields}})()
     assert len(hmc.Buffer.from_array(lent())) == 4 and len(hmc.Buffer.from_array(lent(mask=None))) == 4
     raises(ValueError, lambda: hmc.Buffer.from_array(lent(mask=np.zeros(4, bool))), "mask")
-    raises(TypeError, lambda: hmc.Buffer.from_array(lent(typestr="|O8")), "|O8")
+    raises(TypeError, lambda: hmc.Buffer.from_array(lent(typestr="|O8")), "type object")
     raises(TypeError, lambda: hmc.Buffer.from_array(lent(typestr="<U5")), "element type")
     raises(TypeError, lambda: hmc.Buffer.from_array(np.zeros(2, "complex64")), "complex64")
     with hmc.init() as rt:  # a text of numpy's has four bytes per character
