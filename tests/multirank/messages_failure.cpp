@@ -521,13 +521,14 @@ TEST_P(MessagesFailure, request_dropped_in_flight_ends_the_job) {
          const Request dropped = world.iallreduce(values, values, sum);
        }},
   };
-  for (const auto& [text, drop] : drops) {
+  for (const auto& each : drops) {
+    const std::string& text = each.first;
     std::atomic<bool> is_dropped{false};
     const auto met = run([&](Runtime& runtime) {
       Team& world = runtime.world();
       if (runtime.rank() == 0) {
         std::vector<std::byte> data(16 << 20);
-        drop(world, data);
+        each.second(world, data);
         is_dropped = true;
       } else {
         wait_for([&] { return is_dropped.load(); });
