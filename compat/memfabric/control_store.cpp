@@ -158,10 +158,6 @@ std::chrono::seconds checked_timeout(std::uint32_t seconds) {
   return std::chrono::seconds(seconds);
 }
 
-void require_operations(std::uint32_t operations, std::uint32_t known) {
-  require((operations & known) != 0 && (operations & ~known) == 0, "the data operation type is unknown");
-}
-
 }  // namespace hmc::memfabric
 
 using namespace hmc::memfabric;  // NOLINT: the functions below are C's

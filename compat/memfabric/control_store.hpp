@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include <hmc/memory_type.hpp>
@@ -60,7 +61,13 @@ struct Session {
 };
 
 std::chrono::seconds checked_timeout(std::uint32_t seconds);
-/// Throws unless one bit of `known` is set, and no other.
-void require_operations(std::uint32_t operations, std::uint32_t known);
+/// Throws unless one bit of `known` is set, and no other. C callers may pass any bits as an enum; C++ may read only
+/// some of them as one.
+void require_operations(const auto& bits, std::uint32_t known) {
+  std::uint32_t operations;
+  static_assert(sizeof bits == sizeof operations);
+  std::memcpy(&operations, &bits, sizeof operations);
+  require((operations & known) != 0 && (operations & ~known) == 0, "the data operation type is unknown");
+}
 
 }  // namespace hmc::memfabric
