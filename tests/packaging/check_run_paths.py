@@ -9,11 +9,14 @@ import subprocess
 import sys
 
 OTHERS = ("peers", "CMakeFiles")  # libraries of other projects, and CMake's own probes
+OWN_PACKAGES = ("hmc", "_hmc", "hamr", "memfabric", "mf_")  # in a Python environment
 
 
 def elf_files(folder):
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in OTHERS]
+        if os.path.basename(parent) == "site-packages":
+            folders[:] = [name for name in folders if name.startswith(OWN_PACKAGES)]
         for path in (os.path.join(parent, name) for name in names):
             if path.endswith(".o") or os.path.islink(path) or not os.path.isfile(path):
                 continue
@@ -34,7 +37,7 @@ for at in range(0, len(files), 100):
         if line.startswith("File: "):
             path = line[len("File: "):]
         entry = re.search(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]$", line)
-        if entry and not all(each.startswith(("/", "$ORIGIN")) for each in entry[1].split(":")):
+        if entry and not all(each.startswith(("/", "$ORIGIN", "${ORIGIN}")) for each in entry[1].split(":")):
             wrong.append(f"{path}: {entry[1]!r} has an entry that is relative to the current directory")
 print(f"{len(files)} files")
 sys.exit("\n".join(wrong) if wrong else 0)
