@@ -131,10 +131,14 @@ void PoolControl::post(int rank, base::ByteView bytes) {
 /// The answer comes after the events, on the same connection.
 void PoolControl::flush() { (void)client_->call("Pool", call_of(StoreOp::count, group_)); }
 
-Shared PoolControl::share(const std::string& local_name, const Shared& mine, base::Deadline deadline) {
+Shared PoolControl::share(const std::string& local_name, const Shared& mine, base::Deadline deadline,
+                          const std::atomic<bool>& stop) {
   base::UniqueFd socket;
   bootstrap::ConnectResult result = bootstrap::ConnectResult::busy;
-  const auto is_over = [&] { return deadline.expired() || base::is_interrupted(); };
+  // Relaxed: `stop` only ends the wait.
+  const auto is_over = [&] {
+    return deadline.expired() || stop.load(std::memory_order_relaxed) || base::is_interrupted();
+  };
   while ((result = bootstrap::connect_unix(local_name, socket)) == bootstrap::ConnectResult::busy && !is_over())
     (void)::poll(nullptr, 0, 1);
   if (result == bootstrap::ConnectResult::busy)

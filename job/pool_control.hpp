@@ -28,7 +28,8 @@ class PoolControl final : public pool::Control, private bootstrap::PeerLoop::Han
   std::uint64_t leave() override;
   void post(int rank, base::ByteView bytes) override;
   void flush() override;
-  pool::Shared share(const std::string& local_name, const pool::Shared& mine, base::Deadline deadline) override;
+  pool::Shared share(const std::string& local_name, const pool::Shared& mine, base::Deadline deadline,
+                     const std::atomic<bool>& stop) override;
 
  private:
   /// Shared with the callbacks of the client, which may run after the end of this object.

@@ -4,6 +4,12 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include <hmc/error.hpp>
@@ -11,10 +17,18 @@
 #include "runtime/base/interrupt.hpp"
 #include "runtime/pool/membership.hpp"
 #include "runtime/transport/shm/peer_reads.hpp"
+#include "runtime/transport/signal_mask.hpp"
 
 namespace hmc::pool {
 
 using base::Deadline;
+
+namespace {
+
+/// Of one join, at the same time.
+constexpr std::size_t most_handshakes = 16;
+
+}  // namespace
 
 bool Membership::goes_by_wire(const Card& card, std::string& why) const {
   if (!card.is_on_node_of(own_card())) return true;
@@ -22,6 +36,67 @@ bool Membership::goes_by_wire(const Card& card, std::string& why) const {
   if (way == PoolWay::tcp || way == PoolWay::ucx || way == PoolWay::verbs) why = "a rule";
   if (!forced_.empty() && forced_ != "shm") why = "HMC_TRANSPORT=" + forced_;
   return !why.empty();
+}
+
+/// At once, because each handshake waits for threads of its member and for the store.
+void Membership::connect_to_all(const std::vector<Control::Entry::Member>& members, Deadline deadline) {
+  stop_join_.store(false, std::memory_order_relaxed);
+  std::mutex lock;
+  std::condition_variable changed;
+  std::size_t next = 0, running = 0;
+  std::exception_ptr failure;
+  const auto work = [&]() noexcept {
+    std::unique_lock guard(lock);
+    while (next < members.size() && failure == nullptr) {
+      const Control::Entry::Member& member = members[next++];
+      guard.unlock();
+      std::exception_ptr failed;
+      try {
+        connect_to(member.rank, Card::decode(member.card), deadline);
+      } catch (...) {
+        failed = std::current_exception();
+      }
+      guard.lock();
+      if (failure == nullptr) failure = failed;
+    }
+    --running;
+    changed.notify_all();
+  };
+  std::vector<std::thread> threads;
+  const auto end = [&] {
+    for (std::thread& each : threads) each.join();
+    if (failure != nullptr) std::rethrow_exception(failure);
+  };
+  try {
+    const transport::SignalMask mask;
+    threads.reserve(most_handshakes);
+    while (threads.size() < std::min(members.size(), most_handshakes)) {
+      const std::lock_guard guard(lock);
+      threads.emplace_back(work);
+      ++running;
+    }
+  } catch (const std::exception&) {  // fewer threads are enough
+  }
+  if (threads.empty()) {
+    running = 1;
+    work();
+    return end();
+  }
+  std::unique_lock guard(lock);
+  constexpr std::chrono::nanoseconds interval{base::interrupt_interval_ns};
+  while (!changed.wait_for(guard, interval, [&] { return running == 0; })) {
+    if (failure == nullptr && !base::is_interrupted()) continue;
+    guard.unlock();
+    stop_join_.store(true, std::memory_order_relaxed);
+    {
+      const std::lock_guard calls(lock_);
+      for (auto& [id, call] : pending_) call.rank = -1;  // all of them are offers: this process isn't a member
+    }
+    changed_.notify_all();
+    guard.lock();
+  }
+  guard.unlock();
+  end();
 }
 
 void Membership::connect_to(int rank, const Card& card, Deadline deadline) {
@@ -36,8 +111,8 @@ void Membership::connect_to(int rank, const Card& card, Deadline deadline) {
     } catch (const Error& error) {
       const std::unique_lock guard(lock_);
       if (known(rank).join != card.join_name()) return;  // it has left
-      if (ended_ || base::is_interrupted() || (error.code() != Code::timeout && error.code() != Code::peer_failed) ||
-          deadline.expired())
+      if (ended_ || stop_join_.load(std::memory_order_relaxed) || base::is_interrupted() ||
+          (error.code() != Code::timeout && error.code() != Code::peer_failed) || deadline.expired())
         throw;
     }
     // The member may have left, and the event is on its way.
@@ -52,14 +127,15 @@ bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std
     out.text(card.join_name()).number(static_cast<std::int32_t>(this->rank()));
     out.blob(own_card().encode()).blob(mine.bytes);
     mine.bytes = out.take();
-    Shared theirs = control_->share(card.local_name, mine, deadline);
+    Shared theirs = control_->share(card.local_name, mine, deadline, stop_join_);
     if (theirs.bytes.empty()) {
       require_current(rank, card);  // the socket of a process that has ended isn't a reason for a wire
       why = "the member's socket can't be reached";
       return false;
     }
+    control_->flush();  // the leave of the rank's former holder comes first
     const std::lock_guard connecting(connecting_);
-    require_current(rank, card);
+    require_join(rank, card);
     await_absent(rank, deadline);
     SharedParts parts = SharedParts::open(std::move(theirs), {card.host_bytes, card.device_bytes,
                                                               static_cast<MemoryType>(card.device_type), card.device});
@@ -223,8 +299,9 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
     const auto accept = Message::decode(answer);
     if (!accept) throw Error(Code::refused, "Pool::join", fmt::format("rank {}'s answer can't be read", rank));
     mine.connect(number, accept->bytes, accept->text, {});
+    control_->flush();
     const std::lock_guard connecting(connecting_);
-    require_current(rank, card);
+    require_join(rank, card);
     await_absent(rank, deadline);
     prepare(rank, card, far_member(card, number, why));
   } catch (...) {
@@ -289,6 +366,11 @@ void Membership::answer_offer(int from, const Message& message) {
 
 void Membership::require_current(int rank, const Card& card) {
   control_->flush();
+  require_join(rank, card);
+}
+
+/// Else the rank may be another process's by now, whose connection must not be touched.
+void Membership::require_join(int rank, const Card& card) {
   const std::lock_guard guard(lock_);
   if (known(rank).join != card.join_name())
     throw Error(Code::peer_failed, "Pool::join", fmt::format("rank {} has left", rank));
@@ -313,6 +395,8 @@ void Membership::await_absent(int rank, Deadline deadline) {
     // Then no event removes the former holder: leave() waits for this call, and removes it afterwards.
     if (join_.empty()) throw Error(Code::peer_failed, "Pool::join", "this process has left the pool");
     if (ended_) throw Error(Code::peer_failed, "Pool::join", "the store has ended");
+    if (stop_join_.load(std::memory_order_relaxed) && !is_member())
+      throw Error(Code::timeout, "Pool::join", "the join was given up");
     if (deadline.expired())
       throw Error(Code::timeout, "Pool::join",
                   fmt::format("copies of the former rank {} haven't ended, or its leave isn't known", rank));

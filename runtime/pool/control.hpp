@@ -1,6 +1,7 @@
 // Control: the control plane of one pool: its store, and the sockets between members on a node. Implemented in job/.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,8 +59,9 @@ class Control {
   virtual void post(int rank, base::ByteView bytes) = 0;
   /// Returns when all events that the store has sent before were passed to the handler.
   virtual void flush() = 0;
-  /// Passes `mine` to the process with this socket, and returns what it shares.
-  virtual Shared share(const std::string& local_name, const Shared& mine, base::Deadline deadline) = 0;
+  /// Passes `mine` to the process with this socket, and returns what it shares. Error{timeout} when `stop` is set.
+  virtual Shared share(const std::string& local_name, const Shared& mine, base::Deadline deadline,
+                       const std::atomic<bool>& stop) = 0;
 };
 
 }  // namespace hmc::pool

@@ -124,7 +124,7 @@ int Membership::join(Deadline deadline) {
     assigned = entry.rank;
     add_self(entry.rank);
     apply(entry);
-    for (const Control::Entry::Member& each : entry.members) connect_to(each.rank, Card::decode(each.card), deadline);
+    connect_to_all(entry.members, deadline);
     control_->commit();
   } catch (...) {
     try {

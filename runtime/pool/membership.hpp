@@ -1,6 +1,7 @@
 // Membership: joins, leaves and deaths of one pool, and the connections to its members.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -106,6 +107,9 @@ class Membership final : private Control::Handler {
   std::uint64_t offset_of(int rank) const noexcept { return static_cast<std::uint64_t>(rank) * options_.host_stride; }
   void apply(const Control::Entry& entry);
   void add_self(int rank);
+  /// Sixteen at a time, on threads. The caller's thread ends them at the first failure, or if the program interrupts
+  /// it.
+  void connect_to_all(const std::vector<Control::Entry::Member>& members, base::Deadline deadline);
   void connect_to(int rank, const Card& card, base::Deadline deadline);
   /// Empty if it succeeds, or the reason. `why` collects the reasons of ways that failed.
   bool connect_near(int rank, const Card& card, base::Deadline deadline, std::string& why);
@@ -117,6 +121,7 @@ class Membership final : private Control::Handler {
   std::vector<std::string> wires_for(const Card& card);
   /// Throws Error{peer_failed} if the rank isn't that join's any more, by the store's events until now.
   void require_current(int rank, const Card& card);
+  void require_join(int rank, const Card& card);
   /// A candidate's request is for the join named `target`. Waits for this process's view of the others. Throws
   /// Error{peer_failed} if that isn't its present join.
   void require_target(std::unique_lock<std::mutex>& guard, const std::string& target) const;
@@ -158,6 +163,7 @@ class Membership final : private Control::Handler {
   // Held while a member is connected: the threads of join, of the local sockets and of the offers may connect
   // successive holders of one rank. Before lock_.
   std::mutex connecting_;
+  std::atomic<bool> stop_join_{false};  // relaxed: ends the waits of connect_to_all's threads, and orders nothing
   std::uint64_t version_ = 0;
   bool ended_ = false;
   std::map<std::uint64_t, Pending> pending_;

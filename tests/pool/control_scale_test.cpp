@@ -47,9 +47,11 @@ class Member final : private pool::Control::Handler {
   void leave() { (void)control_->leave(); }
   /// As a join does, with each member of the node.
   void share_with(const pool::Control::Entry& entry) {
+    const std::atomic<bool> stop{false};
     const auto deadline = base::Deadline::after(60s);
     for (const auto& each : entry.members) {
-      const pool::Shared answer = control_->share(std::string(base::as_text(each.card)), {each.card, {}}, deadline);
+      const pool::Shared answer =
+          control_->share(std::string(base::as_text(each.card)), {each.card, {}}, deadline, stop);
       HMC_CHECK(answer.bytes == each.card);
     }
   }

@@ -30,7 +30,7 @@ class SilentControl final : public Control {
     }
     changed_.notify_all();
   }
-  Shared share(const std::string&, const Shared&, Deadline) override { return {}; }
+  Shared share(const std::string&, const Shared&, Deadline, const std::atomic<bool>&) override { return {}; }
 
   void await_flushes(int count) {
     std::unique_lock guard(lock_);
