@@ -25,7 +25,9 @@ constexpr std::size_t most_unproven = 4096;
 
 PeerLoop::PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit, base::Log log)
     : secret_(secret), handler_(handler), limit_(limit), log_(log), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_) throw Error(Code::error, "eventfd", std::strerror(errno));
+  if (!wake_)
+    throw Error(Code::error, "eventfd", std::strerror(errno),
+                errno == EPERM || errno == ENOSYS ? "does a sandbox (a seccomp filter) forbid eventfd2?" : "");
 }
 
 PeerLoop::~PeerLoop() { stop(); }
@@ -131,7 +133,7 @@ void PeerLoop::accept_from(int listener) {
     else if (const std::string reason = handler_.refusal_of(socket.get()); !reason.empty())
       refuse(socket.get(), reason);
     else
-      add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
+      admit(std::move(socket));
   }
 }
 

@@ -34,7 +34,22 @@ namespace {
   detail.sys_errno = error;
   detail.message = fmt::format("{} of {} bytes of shared memory: {}", what, bytes, std::strerror(error));
   if (memory) detail.hint = "use less memory, or raise the memory limit of this container or session";
+  rlimit addresses{};
+  if (error == ENOMEM && ::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
+    detail.hint =
+        fmt::format("RLIMIT_AS (ulimit -v) is {} bytes: mapped memory of other ranks counts too", addresses.rlim_cur);
   throw Error(std::move(detail));
+}
+
+/// An empty file in memory, without a name. Some sandboxes refuse memfd_create. Then it is a file of /dev/shm, which
+/// can't be sealed.
+UniqueFd memory_file(bool& has_seals) {
+  has_seals = true;
+  UniqueFd file(::memfd_create("hmc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file || (errno != ENOSYS && errno != EPERM)) return file;
+  has_seals = false;
+  file.reset(::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  return file;
 }
 
 /// The least memory that `bytes` more of the file take. A file's pages that exist may be those of the range. Files of
@@ -66,7 +81,8 @@ std::shared_ptr<Segment> Segment::create(std::size_t bytes, std::uint64_t reserv
   const std::size_t rounded = round_up(bytes == 0 ? 1 : bytes, page_size());
   if (rounded < bytes || rounded > static_cast<std::size_t>(PTRDIFF_MAX)) fail("memfd_create", bytes, ENOMEM);
   std::shared_ptr<Segment> segment(new Segment);
-  segment->fd_.reset(::memfd_create("hmc", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  bool has_seals = false;
+  segment->fd_ = memory_file(has_seals);
   if (!segment->fd_) fail("memfd_create", bytes, errno);
   // Beyond this limit ftruncate raises SIGXFSZ, which kills the process.
   rlimit limit{};
@@ -86,7 +102,7 @@ std::shared_ptr<Segment> Segment::create(std::size_t bytes, std::uint64_t reserv
       ::ftruncate(segment->fd_.get(), static_cast<off_t>(rounded)) != 0)
     fail("ftruncate", bytes, errno);
   // Without seals a peer could shrink the file, and this process's loads would raise SIGBUS.
-  if (::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+  if (has_seals && ::fcntl(segment->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     fail("F_ADD_SEALS", bytes, errno);
   segment->map_now(rounded, 0, MADV_HUGEPAGE);
   return segment;

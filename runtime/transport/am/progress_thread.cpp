@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <ctime>
 
 #include <hmc/error.hpp>
@@ -36,7 +37,9 @@ ProgressThread::ProgressThread(AmWire& wire, int event_fd)
     ErrorDetail detail;
     detail.operation = "wire";
     detail.sys_errno = errno;
-    detail.message = "no eventfd for the progress thread: " + base::descriptor_limit();
+    detail.message = std::string("no eventfd for the progress thread: ") +
+                     (errno == EMFILE || errno == ENFILE ? base::descriptor_limit(errno) : std::strerror(errno));
+    if (errno == EPERM || errno == ENOSYS) detail.hint = "does a sandbox (a seccomp filter) forbid eventfd2?";
     throw Error(std::move(detail));
   }
   const SignalMask mask;

@@ -3,12 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -71,6 +78,36 @@ std::uint64_t taken(const Segment& segment) {
   struct stat info {};
   EXPECT_EQ(::fstat(segment.fd(), &info), 0);
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+/// In the calling process the system call fails with EPERM from now on, as in some sandboxes.
+bool forbid(long call) {
+  const auto at = static_cast<std::uint32_t>(offsetof(seccomp_data, nr));
+  std::array<sock_filter, 4> program{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at),
+                                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog filter{program.size(), program.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(Segment, sandbox_without_memfd_create_has_segments) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!forbid(SYS_memfd_create) || ::memfd_create("test", 0) >= 0 || errno != EPERM) ::_exit(2);
+    try {
+      const auto segment = Segment::create(5000);
+      std::memset(segment->base(), 7, 5000);
+      const auto other = Segment::map(duplicate(*segment), segment->bytes());
+      ::_exit(other->base()[4999] == std::byte{7} ? 0 : 3);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      ::_exit(4);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Segment, segment_is_zeroed_and_has_whole_pages) {
