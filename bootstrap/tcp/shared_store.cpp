@@ -5,6 +5,7 @@
 #include <hmc/error.hpp>
 
 #include "runtime/base/env.hpp"
+#include "runtime/base/outage.hpp"
 
 namespace hmc::bootstrap {
 
@@ -33,7 +34,7 @@ void SharedStore::on_frame(ControlPeer& from, const Frame& frame) {
   const auto known = owners_.find(&from);
   if (!call || (known == owners_.end()) != (call->op == StoreOp::hello)) return loop_.drop(from);
   if (known != owners_.end()) return handle(known->second, *call);
-  watch_host(from.connection.fd(), lost_host_s_);
+  base::detect_lost_host(from.connection.fd(), lost_host_s_);
   owners_[&from] = ++last_owner_;
   clients_[last_owner_].peer = &from;
   ok(last_owner_, call->id);

@@ -124,16 +124,6 @@ void tune_tcp(int socket) noexcept {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-void watch_host(int socket, int seconds) noexcept {
-  // An idle connection: probes. The kernels answer them, so a stopped process isn't lost.
-  const int interval = std::max(1, seconds / 3);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, interval);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, interval);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, seconds / interval - 1));
-  // Data that isn't acknowledged.
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
-}
-
 base::UniqueFd listen_tcp(const std::string& address) {
   HostPort parts = split(address);
   const bool everywhere = parts.host.empty();
@@ -215,7 +205,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline, 
     pause = std::min(pause * 2, std::chrono::milliseconds(50));
   } while (!deadline.expired() && !base::is_interrupted());
   throw Error(Code::timeout, "connect", fmt::format("no store at {}: {}", address, why),
-              "is rank 0 (or hmcrun) up, and is HMC_STORE the same for every rank?");
+              "is rank 0 (or hmcrun) up, is HMC_STORE the same for every rank, and does a firewall let it pass?");
 }
 
 bool is_loopback(const std::string& address) {

@@ -30,9 +30,6 @@ bool is_loopback(const std::string& address);
 bool is_tcp(int socket) noexcept;
 /// Sets TCP_NODELAY and keepalive. Keepalive detects a machine that lost power.
 void tune_tcp(int socket) noexcept;
-/// The connection fails if the peer's kernel doesn't answer for `seconds` (HMC_LOST_HOST_S). Not for connections whose
-/// reader may be slow: the time also runs while the peer's receive buffer is full. No effect on a Unix socket.
-void watch_host(int socket, int seconds) noexcept;
 
 // ---- Unix sockets in the abstract namespace, without a file
 /// Returns an empty descriptor if the name is in use. Throws Error for other failures.

@@ -58,6 +58,16 @@ wait "$!" && status=0 || status=$?
 [[ $status == 124 ]] || failed "status $status of --timeout"
 says 'rank 1 (pid .*, host h2): running'
 
+echo "== a job on one host whose loopback interface is down, without another interface and with one"
+c=hmc-c-$$
+ip netns add "$c"
+trap 'rm -rf "$place"; remove_hosts; ip netns del "$c"' EXIT
+ip netns exec "$c" env -u HMC_NET "$hmcrun" --timeout 60 -np 2 "$regroup" use
+ip -n "$c" link add net0 type veth peer name net1
+ip -n "$c" address add 10.78.1.1/24 dev net0
+for device in net0 net1; do ip -n "$c" link set "$device" up; done
+for np in 1 4; do ip netns exec "$c" env -u HMC_NET "$hmcrun" --timeout 60 -np "$np" "$regroup" use; done
+
 # Statuses: the rank that failed first, on either host.
 # shellcheck disable=SC2016
 job 3 -H h1:2,h2:2 sh -c '[ $HMC_RANK = 3 ] && exit 3; sleep 30'
@@ -86,6 +96,7 @@ job 0 -H h1:2,h2:2 --respawn 4 "$regroup" grow
 job 7 -H h1:2,h2:2 --keep-going "$regroup" errors
 
 echo "== a lost host"
+export HMC_LOST_HOST_S=2
 on a "$hmcrun" --launch-agent "$place/agent" --timeout 60 -H h1:2,h2:2 "$kills" forever 1 "$place/moments" >"$place/out" 2>"$place/err" &
 until [[ $(grep -c 'ready' "$place/out") == 4 ]]; do
   kill -0 "$!" 2>/dev/null || failed "the job ended early"

@@ -115,6 +115,10 @@ class DeafPort {
     }
   }
   base::Bytes address() const { return encode(address_); }
+  /// The queue has room again.
+  void accept_all() const {
+    for (int i = 0; i < 2; ++i) base::UniqueFd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+  }
 
  private:
   base::UniqueFd listener_;
@@ -122,7 +126,7 @@ class DeafPort {
   Address address_;
 };
 
-constexpr Patience soon{.each_ns = 200'000'000, .last_ns = 400'000'000, .call_ns = 0};
+constexpr Patience soon{.each_ns = 200'000'000, .whole_ns = 400'000'000, .call_ns = 0};
 
 // If a path works in one direction only, or a SYN is lost, the connection that the other side made is used.
 TEST(TcpLink, accepted_connection_is_used_before_an_answer) {
@@ -155,6 +159,18 @@ TEST(TcpLink, unanswered_connect_is_abandoned_with_the_cause) {
   EXPECT_TRUE(client.link.arm()) << "a closed connection is still counted";
 }
 
+// As after an outage of the network.
+TEST(TcpLink, address_that_answers_later_is_tried_again) {
+  const DeafPort deaf;
+  Station client(0, 2, {.each_ns = 50'000'000, .whole_ns = 20'000'000'000, .call_ns = 0}), to(1);
+  ASSERT_TRUE(client.link.connect(1, deaf.address()).ok());
+  client.say(to, pattern(10, 1));
+  for (const auto rounds = base::Deadline::after(std::chrono::milliseconds(400)); !rounds.expired();) client.drive();
+  EXPECT_TRUE(client.failed.empty());
+  deaf.accept_all();
+  EXPECT_TRUE(drive_until({&client}, [&] { return client.sent_well == 1; }));
+}
+
 TEST(TcpLink, disconnect_while_connecting_returns_messages) {
   const DeafPort deaf;
   for (const bool at_once : {true, false}) {
@@ -175,7 +191,7 @@ std::string prepared(const char* before, Distance distance, Bbr bbr) {
   const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, before, static_cast<socklen_t>(std::strlen(before))) != 0)
     return {};
-  prepare(fd.get(), distance, bbr);
+  prepare(fd.get(), distance, bbr, 10);
   char name[16] = {};
   socklen_t length = sizeof name;
   EXPECT_EQ(::getsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length), 0);

@@ -43,7 +43,7 @@ int TcpLink::accept_all() noexcept {
       return happened;
     }
     ++happened;
-    prepare(socket.get(), distance_of(own_, from), bbr_);
+    prepare(socket.get(), distance_of(own_, from), bbr_, patience_.lost_host_s);
     try {
       connections_.push_back(std::make_unique<AmConnection>(std::move(socket), tls_key()));
     } catch (const std::exception&) {  // out of memory
@@ -101,6 +101,9 @@ void TcpLink::report_no_descriptor(int error) const noexcept {
 }
 
 const char* TcpLink::connect_failure(int error) const noexcept {
+  // Firewalls drop packets, or answer that the host is unreachable.
+  if (error == ETIMEDOUT || error == EHOSTUNREACH)
+    return "none of its addresses answers: is there a firewall between the hosts?";
   if (error != EMFILE && error != ENFILE) return "none of its addresses can be reached";
   report_no_descriptor(error);
   return "this rank has no descriptor left for a connection";

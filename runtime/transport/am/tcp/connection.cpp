@@ -12,9 +12,11 @@
 #include <cstring>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/interfaces.hpp"
+#include "runtime/base/outage.hpp"
 #include "runtime/transport/am/peers.hpp"
 #include "runtime/transport/am/tsan_order.hpp"
 
@@ -32,6 +34,14 @@ constexpr int reads_in_a_turn = 4;
 /// next message (Wire::receive_into).
 constexpr std::uint64_t ends_a_turn = 32 * 1024;
 
+/// The network may be away for a while.
+bool may_answer_later(int error) noexcept {
+  return error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN;
+}
+
+/// Before the addresses are tried again.
+constexpr std::int64_t pause_ns = 100'000'000;
+
 constexpr std::size_t header_bytes = sizeof(std::uint64_t) + sizeof(Message);
 static_assert(offsetof(Sending, message) == offsetof(Sending, bytes) + sizeof(std::uint64_t) &&
                   offsetof(Sending, data) == offsetof(Sending, message) + sizeof(Message),
@@ -45,7 +55,7 @@ bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept
   return distance != Distance::further && bbr == Bbr::replace && current.starts_with("bbr");
 }
 
-void prepare(int fd, Distance distance, Bbr bbr) noexcept {
+void prepare(int fd, Distance distance, Bbr bbr, int lost_host_s) noexcept {
   const int one = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   std::array<char, 16> control{};
@@ -55,8 +65,10 @@ void prepare(int fd, Distance distance, Bbr bbr) noexcept {
       prefers_reno({control.data(), length}, distance, bbr))
     ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   if (distance == Distance::machine) return;
-  // A machine that disappears is detected within a minute.
-  const int idle_s = 30, between_s = 10, questions = 3;
+  base::repeat_lost_data(fd, lost_host_s);
+  // A machine that disappears is detected within a minute, if the control plane doesn't detect it before.
+  const int idle_s = 30, between_s = std::max(10, lost_host_s / 100),
+            questions = std::max(3, lost_host_s / between_s + 1);
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
@@ -71,6 +83,8 @@ std::string AmConnection::describe() const {
 void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + patience_.call_ns; }
 
 bool AmConnection::connect_next() noexcept {
+  if (give_up_at_ == 0) give_up_at_ = base::now_ns() + patience_.whole_ns;
+  later_ = later_ || may_answer_later(error_);
   while (next_candidate_ < candidates_.size()) {
     const Candidate& candidate = candidates_[next_candidate_++];
     tls_.reset();
@@ -85,17 +99,21 @@ bool AmConnection::connect_next() noexcept {
       error_ = ENOMEM;
       continue;
     }
-    prepare(fd(), candidate.distance, bbr_);
-    connect_until_ = base::now_ns() + (next_candidate_ == candidates_.size() ? patience_.last_ns : patience_.each_ns);
+    prepare(fd(), candidate.distance, bbr_, patience_.lost_host_s);
+    connect_until_ = std::min(base::now_ns() + patience_.each_ns, give_up_at_);
     if (::connect(fd(), reinterpret_cast<const sockaddr*>(&candidate.address), candidate.length) == 0) {
       open_ = true;
       return true;
     }
     error_ = errno;
     if (error_ == EINPROGRESS) return true;
+    later_ = later_ || may_answer_later(error_);
   }
   socket_.reset();
-  return false;
+  connect_until_ = base::now_ns() + pause_ns;
+  if (!std::exchange(later_, false) || connect_until_ >= give_up_at_) return false;
+  next_candidate_ = 0;
+  return true;
 }
 
 bool AmConnection::connected() noexcept {
@@ -241,7 +259,10 @@ bool AmConnection::take_frames(am::LinkUser& user) noexcept {
     Message message;
     std::memcpy(&bytes, buffer_.data() + begin_, sizeof bytes);
     std::memcpy(&message, buffer_.data() + begin_ + sizeof bytes, sizeof message);
-    // Before the message is used: it must have the secret, and its origin must be the rank of this connection.
+    // Before the message is used: it must have its tag, and its origin must be the rank of this connection. A rank
+    // sends all its messages on one connection: on another one, an observer repeats a tag that this rank hasn't read
+    // yet.
+    if (rank_ < 0 && message.sequence != 0) return false;
     if (!user.knows(message)) return false;
     const int origin = static_cast<int>(message.origin);
     if (rank_ < 0) rank_ = origin;

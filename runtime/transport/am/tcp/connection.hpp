@@ -18,13 +18,15 @@ struct iovec;
 
 namespace hmc::transport::tcp {
 
-/// Time limits for connection attempts: `last_ns` for the last address, `each_ns` for each of the others. TCP repeats
-/// its SYN after 1, 3, 7 and 15 seconds.
+/// Time limits for connection attempts. While one address may answer later, all are tried again: the network may be
+/// away.
 struct Patience {
-  std::int64_t each_ns = 3'000'000'000;
-  std::int64_t last_ns = 30'000'000'000;
+  std::int64_t each_ns = 3'000'000'000;    ///< for one address
+  std::int64_t whole_ns = 30'000'000'000;  ///< for all attempts
   /// How long the higher of two ranks waits for a connection from the lower one before it connects itself.
   std::int64_t call_ns = 1'000'000;
+  /// The connections outlive shorter outages.
+  int lost_host_s = 10;
 };
 
 /// replace: sockets to near peers use reno instead of bbr. keep: they keep bbr.
@@ -64,7 +66,9 @@ class AmConnection {
   /// Delays the first attempt for a short time, in which the peer may connect.
   void await_call() noexcept;
   bool awaits_call() const noexcept { return !open_ && !dead_ && next_candidate_ == 0; }
-  /// Starts an attempt with the next address. Returns false if all addresses were tried; error() is the last attempt's.
+  /// Starts an attempt with the next address. After the last address it continues with the first one after a pause, in
+  /// which awaits_call() is true. Returns false if none of them may answer later, or the time is over; error() is
+  /// the last attempt's.
   bool connect_next() noexcept;
   /// Called when the socket became writable. Returns true if it is connected.
   bool connected() noexcept;
@@ -127,6 +131,8 @@ class AmConnection {
   const base::TlsKey* key_ = nullptr;
   std::optional<base::Tls> tls_;
   std::int64_t connect_until_ = 0;
+  std::int64_t give_up_at_ = 0;  // 0: no attempt yet
+  bool later_ = false;           // one of the addresses tried in this round may answer later
   int error_ = 0;
 
   am::Sending* current_ = nullptr;
@@ -143,8 +149,8 @@ class AmConnection {
 /// within one network a transfer with bbr takes 1.2 to 4 times as long.
 bool prefers_reno(std::string_view current, Distance distance, Bbr bbr) noexcept;
 
-/// Sets the options of every TCP socket: TCP_NODELAY, reno instead of bbr if prefers_reno(), and keepalive probes to
-/// other machines.
-void prepare(int fd, Distance distance, Bbr bbr) noexcept;
+/// Sets the options of every TCP socket: TCP_NODELAY, reno instead of bbr if prefers_reno(), and to other machines
+/// keepalive probes and repetitions that let the connection outlive an outage shorter than `lost_host_s`.
+void prepare(int fd, Distance distance, Bbr bbr, int lost_host_s) noexcept;
 
 }  // namespace hmc::transport::tcp

@@ -258,6 +258,7 @@ int TcpLink::go_on_connecting(AmConnection& connection, bool failed) noexcept {
       lose(connection, connect_failure(connection.error()), connection.error());
       return 1;
     }
+    if (connection.awaits_call()) return 1;         // a pause
     if (!watch(connection, EPOLL_CTL_ADD, true)) {  // a new socket
       const int error = errno;
       --connecting_;
