@@ -37,6 +37,8 @@ class Bootstrap : public base::Exchange {
   virtual std::string launcher() const = 0;
   virtual const std::vector<RankFacts>& facts() const noexcept = 0;  ///< by rank
 
+  /// Known to the job's ranks only, and not sent by the wires. All zero: the job is in one process.
+  virtual std::array<std::byte, 32> wire_key() const { return {}; }
   virtual base::NodeLink& node_link() noexcept = 0;
   virtual const base::NodePage& node_page() const noexcept = 0;
 

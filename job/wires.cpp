@@ -118,7 +118,10 @@ std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vec
   transport::am::Options options;
   options.size = most_peers;
   options.log = log;
-  options.tls = tls_key(base::Env::from_process());
+  const base::Env env = base::Env::from_process();
+  options.tls = tls_key(env);
+  // Without HMC_SECRET all peers are on this machine.
+  if (!env.secret.empty()) options.key = bootstrap::key_of_wires(bootstrap::Secret::from_hex(env.secret));
   std::vector<std::unique_ptr<transport::OpenWire>> wires;
   for (const std::string& name : names) {
     try {
@@ -132,7 +135,6 @@ std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vec
 #endif
 #ifdef HMC_HAVE_VERBS
       } else if (name == "verbs") {
-        const base::Env env = base::Env::from_process();
         const auto pairs = std::max<std::size_t>(channels, static_cast<std::size_t>(env.rdma_queue_pairs));
         const auto most = static_cast<std::size_t>(transport::most_queue_pairs);
         wires.push_back(transport::make_open_verbs_wire(env, most_peers, static_cast<int>(std::min(pairs, most)), log));

@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "runtime/transport/am/target.hpp"
@@ -15,6 +16,7 @@ namespace base = hmc::base;
 
 constexpr std::size_t chunk_bytes = 60 * 1024;
 constexpr std::uint64_t secret = 0x1122334455667788;
+constexpr std::uint32_t origin = 1;
 
 /// A target with one region, and a rank 1 that sends to it.
 class Wire {
@@ -25,10 +27,10 @@ class Wire {
   }
   Message write(MessageKind kind) {
     Message message;
-    message.origin = 1;
+    message.origin = origin;
     message.kind = kind;
     message.sequence = sequence_++;
-    message.secret = secret;
+    message.tag = tags_.at(message.sequence);
     message.region = region_.index;
     message.nonce = region_.nonce;
     message.width = 8;
@@ -56,6 +58,8 @@ class Wire {
   std::vector<std::byte> memory_;
   std::vector<std::byte> data_;
   Regions::Key region_;
+  // As Peers computes them, with the key that it has by default.
+  Keystream tags_{{Keystream::Key{}, std::as_bytes(std::span(&secret, 1)), std::as_bytes(std::span(&origin, 1))}};
   std::uint64_t sequence_ = 0;
 };
 
@@ -105,11 +109,11 @@ void atomic_read(benchmark::State& state) {
 }
 BENCHMARK(atomic_read);
 
-/// The cost of dropping a message without the job's secret.
+/// The cost of dropping a message without its tag.
 void stranger_refuse(benchmark::State& state) {
   Wire wire;
   Message message = wire.write(MessageKind::put);
-  message.secret = 0;
+  ++message.tag;
   for (auto _ : state) wire.read(message, 8);
   if (wire.took_all()) state.SkipWithError("a stranger's message was taken");
 }

@@ -83,6 +83,10 @@ Mac Secret::sign(std::initializer_list<base::ByteView> parts) const {
   return digest;
 }
 
+std::array<std::byte, 32> key_of_wires(const Secret& secret) {
+  return secret.derive({base::as_bytes("hmc tags")}).key();
+}
+
 bool equal(base::ByteView a, base::ByteView b) noexcept {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

@@ -33,6 +33,9 @@ class Secret {
   std::array<std::byte, bytes> key_{};
 };
 
+/// The key of the wires of one job, or of open wires.
+std::array<std::byte, 32> key_of_wires(const Secret& secret);
+
 /// Compares in constant time.
 bool equal(base::ByteView a, base::ByteView b) noexcept;
 

@@ -8,6 +8,7 @@
 #include "runtime/base/node_link.hpp"
 #include "runtime/base/tls.hpp"
 #include "runtime/base/wait.hpp"
+#include "runtime/transport/keystream.hpp"
 
 namespace hmc::transport {
 
@@ -22,6 +23,7 @@ struct WireContext {
   base::Waiter* waiter = nullptr;
   const base::Log* log = nullptr;
   const base::Env* env = nullptr;
+  Keystream::Key key{};             ///< of the job, for the tags of messages
   std::optional<base::TlsKey> tls;  ///< HMC_TLS: only wires that encrypt by this key may be used between nodes
 };
 

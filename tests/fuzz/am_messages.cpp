@@ -14,7 +14,7 @@ using namespace hmc::transport::am;
 
 namespace {
 
-enum Flag : std::uint8_t { right_secret = 1, right_sequence = 2, right_region = 4, right_bytes = 8, ends_region = 128 };
+enum Flag : std::uint8_t { right_tag = 1, right_sequence = 2, right_region = 4, right_bytes = 8, ends_region = 128 };
 
 void deliver(FuzzedTarget& fuzzed, Input& input) {
   const auto flags = input.value<std::uint8_t>();
@@ -22,9 +22,9 @@ void deliver(FuzzedTarget& fuzzed, Input& input) {
   auto message = input.value<Message>();
   const base::ByteView data = input.take(input.value<std::uint8_t>());
   const Message right = fuzzed.next(message.kind);
-  if ((flags & right_secret) != 0) {
+  if ((flags & right_tag) != 0) {
     message.origin = right.origin;
-    message.secret = right.secret;
+    message.tag = right.tag;
   }
   if ((flags & right_sequence) != 0) message.sequence = right.sequence;
   if ((flags & right_region) != 0) {
@@ -35,7 +35,7 @@ void deliver(FuzzedTarget& fuzzed, Input& input) {
   if (which != 0) message.ticket = which == 1 ? fuzzed.get : which == 2 ? fuzzed.atomic : fuzzed.flush;
   // A link delivers the exact bytes.
   const std::vector<std::byte> exact(data.begin(), data.end());
-  const bool known = fuzzed.target.knows(message);
+  const bool known = fuzzed.peers.knows(message);
   const bool was_unchanged = fuzzed.is_unchanged();
   fuzzed.target.receive(message, exact.data(), exact.size());
   require(known || fuzzed.is_unchanged() == was_unchanged);
@@ -60,7 +60,7 @@ void add_seeds(const std::function<void(base::ByteView)>& add) {
     message.offset = 16;
     message.first = 8;  // a signal's offset, an operand, or the size of a get
     base::ByteWriter out;
-    out.number(static_cast<std::uint8_t>(right_secret | right_sequence | right_region | right_bytes));
+    out.number(static_cast<std::uint8_t>(right_tag | right_sequence | right_region | right_bytes));
     out.number(static_cast<std::uint8_t>(kind == 5 ? 1 : kind == 6 ? 2 : kind == 7 ? 3 : 0));
     out.raw(std::as_bytes(std::span(&message, 1))).number(std::uint8_t{8}).number(std::uint64_t{0x0807060504030201});
     add(out.view());

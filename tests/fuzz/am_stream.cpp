@@ -26,7 +26,7 @@ class User final : public LinkUser {
     fuzzed_.target.receive(message, data, bytes);
   }
   void stranger(int socket) noexcept override { fuzzed_.target.refuse_stranger(socket); }
-  bool knows(const Message& message) const noexcept override { return fuzzed_.target.knows(message); }
+  bool knows(const Message& message) noexcept override { return fuzzed_.peers.knows(message); }
   bool begins(const Message& message) noexcept override { return fuzzed_.target.begin(message); }
   Place place(const Message& message, std::uint64_t at) noexcept override { return fuzzed_.target.place(message, at); }
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override {

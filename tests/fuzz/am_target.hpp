@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <numeric>
+#include <span>
 
 #include "runtime/transport/am/target.hpp"
 #include "tests/fuzz/fuzz.hpp"
@@ -45,7 +46,7 @@ class ReadingLink final : public transport::am::ByteLink {
 class FuzzedTarget {
  public:
   FuzzedTarget() {
-    peers_.create(3, 0, secret);
+    peers.create(3, 0, secret);
     region = regions_.add(memory_.get(), region_bytes);
     target.add_channel(peer, region);
     get = tickets_.open({.peer = peer, .left = get_bytes, .destination = destination_.get(), .bytes = get_bytes});
@@ -58,8 +59,8 @@ class FuzzedTarget {
     message.origin = peer;
     message.kind = kind;
     message.width = 8;
-    message.secret = secret;
-    message.sequence = peers_.at(peer).received;
+    message.sequence = peers.at(peer).received;
+    message.tag = tags_.at(message.sequence);
     message.region = region.index;
     message.nonce = region.nonce;
     return message;
@@ -76,13 +77,15 @@ class FuzzedTarget {
   transport::am::Tickets tickets_;
   transport::am::Regions regions_;
   base::Log quiet_{static_cast<base::LogLevel>(-1)};
-  transport::am::Peers peers_{link_, tickets_, quiet_};
   std::unique_ptr<std::byte[]> memory_ = std::make_unique<std::byte[]>(region_bytes);
   std::unique_ptr<std::byte[]> destination_ = std::make_unique<std::byte[]>(get_bytes);
   std::unique_ptr<std::uint64_t> result_ = std::make_unique<std::uint64_t>();
+  transport::Keystream tags_{
+      {transport::Keystream::Key{}, std::as_bytes(std::span(&secret, 1)), std::as_bytes(std::span(&peer, 1))}};
 
  public:
-  transport::am::Target target{peers_, tickets_, regions_, quiet_};
+  transport::am::Peers peers{link_, tickets_, quiet_};
+  transport::am::Target target{peers, tickets_, regions_, quiet_};
   transport::am::Regions::Key region;
   transport::Ticket get{}, atomic{}, flush{};
 };

@@ -80,7 +80,7 @@ LIBRARIES = {
     "uct/": ["runtime/transport/am/ucx", "tests"],
     "ucs/": ["runtime/transport/am/ucx", "tests"],
     "pmix.h": ["bootstrap/launchers"],
-    "openssl/": ["bootstrap", "runtime/base/tls.cpp", "tests"],
+    "openssl/": ["bootstrap", "runtime/base/tls.cpp", "runtime/transport/keystream.cpp", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
     "nanobind/": ["python"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],

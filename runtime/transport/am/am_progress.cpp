@@ -48,7 +48,7 @@ void AmWire::watch_lost() noexcept {
   page.raise_abort(Code::peer_failed, lost_.rank, text.data());
 }
 void AmWire::stranger(int socket) noexcept { target_.refuse_stranger(socket); }
-bool AmWire::knows(const Message& message) const noexcept { return target_.knows(message); }
+bool AmWire::knows(const Message& message) noexcept { return peers_.knows(message); }
 
 void AmWire::received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept {
   TsanOrder::received(message.origin);

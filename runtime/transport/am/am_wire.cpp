@@ -63,6 +63,7 @@ Options options_of(const WireContext& context) {
   options.fails_job = context.waiter != nullptr;
   if (context.log != nullptr) options.log = *context.log;
   options.tls = context.tls;
+  options.key = context.key;
   return options;
 }
 
@@ -70,7 +71,7 @@ AmWire::AmWire(const Options& options, std::unique_ptr<ByteLink> link)
     : options_(options),
       secret_(make_nonce()),
       link_(std::move(link)),
-      peers_(*link_, tickets_, options.log),
+      peers_(*link_, tickets_, options.log, options.key),
       target_(peers_, tickets_, regions_, options.log) {
   link_->serve(*this, options.rank, options.size);
 }

@@ -32,6 +32,7 @@ struct Options {
   bool fails_job = false;
   base::Log log{};
   std::optional<base::TlsKey> tls;  ///< encrypts messages; only for tcp
+  Keystream::Key key{};             ///< as in Peers
 };
 
 Options options_of(const WireContext& context);
@@ -125,7 +126,7 @@ class AmWire final : public OpenWire, private LinkUser {
   void lost(int rank, const char* why, int error) noexcept override;
   void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override;
   void stranger(int socket) noexcept override;
-  bool knows(const Message& message) const noexcept override;
+  bool knows(const Message& message) noexcept override;
   bool begins(const Message& message) noexcept override;
   Place place(const Message& message, std::uint64_t at) noexcept override;
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override;

@@ -28,8 +28,8 @@ class LinkUser {
   virtual void stranger(int socket) noexcept = 0;
 
   // ---- a large message in parts, for a link that can read bytes directly to their destination
-  /// True if the message has this wire's secret.
-  virtual bool knows(const Message& message) const noexcept = 0;
+  /// True if the message has its tag and is the next one of its origin.
+  virtual bool knows(const Message& message) noexcept = 0;
   /// The header of a large message was received. False: the message is rejected.
   virtual bool begins(const Message& message) noexcept = 0;
   /// Returns the destination of the message's bytes from `at` on, and the number of bytes for this destination. The

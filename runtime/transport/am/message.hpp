@@ -28,7 +28,7 @@ struct Message {
   std::uint8_t op = 0;  ///< AtomicOp
   std::uint8_t width = 0;
   std::uint8_t wants_result = 0;
-  std::uint64_t secret = 0;    ///< of the receiving wire, for this sender; a message without it isn't from this job
+  std::uint64_t tag = 0;  ///< the sequence-th number of the pair's Keystream; without it, the message is a stranger's
   std::uint64_t sequence = 0;  ///< counts the messages from origin to this target, from 0
   std::uint64_t region = 0;    ///< index of the target's region
   std::uint64_t nonce = 0;     ///< of the region's key
@@ -37,13 +37,13 @@ struct Message {
   std::uint64_t second = 0;
   std::uint64_t ticket = 0;  ///< of the request's origin; the answer returns it
   /// Size of this message's own data. Bytes after that are the next joined message and its data; only the first
-  /// message's secret and sequence number are checked.
+  /// message's tag and sequence number are checked.
   std::uint64_t bytes = 0;
 };
 static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 
 /// Incremented with every change to Message or to the key of a region. A rank refuses peers with another version.
-inline constexpr std::uint8_t protocol_version = 6;
+inline constexpr std::uint8_t protocol_version = 7;
 
 /// Data up to this size is copied after the header, so the put completes locally at once.
 inline constexpr std::uint64_t inline_bytes = 1024;

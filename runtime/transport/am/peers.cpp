@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -51,7 +52,7 @@ void Peers::know(int rank, base::ByteView address) {
   base::ByteReader in(address);
   const auto version = in.number<std::uint8_t>();
   if (version != protocol_version)
-    throw Error(Code::refused, std::string(traits_.name),
+    throw Error(Code::invalid_config, std::string(traits_.name),
                 fmt::format("rank {} uses protocol version {} of this wire, this rank uses {}", rank, version,
                             protocol_version),
                 "all ranks must run the same build");
@@ -74,6 +75,20 @@ void Peers::forget(int rank) noexcept {
   peer = AmPeer{};
   peer.rank = rank;
   peer.owner = this;
+}
+
+Keystream Peers::tags(std::uint64_t secret, std::uint32_t origin) const noexcept {
+  return Keystream({key_, std::as_bytes(std::span(&secret, 1)), std::as_bytes(std::span(&origin, 1))});
+}
+
+bool Peers::has_tag(const Message& message) noexcept {
+  if (message.origin >= static_cast<std::uint32_t>(count())) return false;
+  AmPeer& peer = at(static_cast<int>(message.origin));
+  if (!peer.accepted_tags.has_key()) {
+    if (peer.accepted_secret == 0) return false;
+    peer.accepted_tags = tags(peer.accepted_secret, message.origin);
+  }
+  return message.tag == peer.accepted_tags.at(message.sequence);
 }
 
 base::Status Peers::ready(AmPeer& peer) noexcept {
@@ -204,7 +219,7 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   AmPeer& peer = *record.peer;
   record.message.sequence = peer.sent++;
   if (!record.joined) record.message.bytes = record.bytes;
-  record.message.secret = peer.secret;
+  record.message.tag = peer.tags.at(record.message.sequence);
   record.message.origin = peer.origin;
   ++peer.in_flight;
   if (record.reading != nullptr) ++record.reading->sending;
@@ -250,6 +265,7 @@ base::Status Peers::connect(AmPeer& peer) noexcept {
     return peer.failure;
   }
   peer.connected = true;
+  if (!peer.tags.has_key()) peer.tags = tags(peer.secret, peer.origin);
   if (log_.wants(base::LogLevel::info))
     log_.info("{}: connected to rank {} by {}", traits_.name, peer.rank, link_.describe(peer.rank));
   return {};

@@ -14,6 +14,7 @@
 #include "runtime/transport/am/message.hpp"
 #include "runtime/transport/am/regions.hpp"
 #include "runtime/transport/am/tickets.hpp"
+#include "runtime/transport/keystream.hpp"
 
 namespace hmc::transport::am {
 
@@ -24,8 +25,10 @@ struct Sending;
 struct AmPeer {
   int rank = -1;
   base::Bytes address;                ///< empty: the rank doesn't have this wire
-  std::uint64_t secret = 0;           ///< each message to the peer must contain it
-  std::uint64_t accepted_secret = 0;  ///< each message from the peer must contain it
+  std::uint64_t secret = 0;           ///< of the peer's wire for this rank, from the peer's address
+  std::uint64_t accepted_secret = 0;  ///< of this wire for the peer; 0: no message from the peer is accepted
+  Keystream tags;                     ///< of messages to the peer, by their sequence numbers; has a key when connected
+  Keystream accepted_tags;            ///< of messages from the peer; has a key from the first message on
   std::uint32_t origin = 0;           ///< the number by which the peer knows this rank; in a job its rank
   bool connected = false;             ///< true from the first message on
   base::Status failure;               ///< the first failure; permanent
@@ -74,19 +77,27 @@ base::Bytes encode_address(std::uint64_t secret, std::uint32_t origin, const bas
 /// it. Threads: under AmWire's lock.
 class Peers {
  public:
-  Peers(ByteLink& link, Tickets& tickets, base::Log log)
-      : link_(link), traits_(link.traits()), tickets_(tickets), log_(log) {}
+  /// `key` isn't sent, so that an observer of addresses and messages can't compute tags. All zero: not known; then no
+  /// network is between the ranks.
+  Peers(ByteLink& link, Tickets& tickets, base::Log log, const Keystream::Key& key = {})
+      : link_(link), traits_(link.traits()), tickets_(tickets), log_(log), key_(key) {}
   ~Peers();
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
 
-  /// Creates `count` peers without an address. In a job each message carries `origin`, this rank, and must contain the
-  /// wire's secret `accepted`.
+  /// Creates `count` peers without an address. In a job each message carries `origin`, this rank, and `accepted` is the
+  /// wire's secret.
   void create(std::size_t count, std::uint32_t origin, std::uint64_t accepted);
   /// Sets a peer's address, in the format of encode_address(). Throws Error{refused}.
   void know(int rank, base::ByteView address);
   /// Releases the messages and transfers of a peer and forgets it. Must not be called from the link's callbacks.
   void forget(int rank) noexcept;
+  /// True if the message's tag is that of its sequence number: its origin has sent it, or an observer repeats its tag.
+  bool has_tag(const Message& message) noexcept;
+  /// True if it is also the next message of its origin.
+  bool knows(const Message& message) noexcept {
+    return has_tag(message) && message.sequence == at(static_cast<int>(message.origin)).received;
+  }
   int count() const noexcept { return static_cast<int>(peers_.size()); }
   AmPeer& at(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
   const AmPeer& at(int rank) const noexcept { return peers_[static_cast<std::size_t>(rank)]; }
@@ -162,6 +173,8 @@ class Peers {
 
  private:
   base::Status connect(AmPeer& peer) noexcept;
+  /// Of the messages to the wire with this secret, from the rank that it knows as `origin`.
+  Keystream tags(std::uint64_t secret, std::uint32_t origin) const noexcept;
   Sending* take(AmPeer& peer, const Message& message) noexcept;
   void give_back(Sending& record) noexcept { free_.push_back(&record); }
   void enqueue(AmPeer& peer, Sending& record) noexcept;
@@ -181,6 +194,7 @@ class Peers {
   const ByteLink::Traits& traits_;
   Tickets& tickets_;
   base::Log log_;
+  const Keystream::Key key_;
   std::vector<AmPeer> peers_;
   std::vector<int> queued_;  // ranks with a nonempty queue
   std::vector<int> failed_;  // for reap()

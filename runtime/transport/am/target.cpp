@@ -24,7 +24,7 @@ bool worth_a_line(std::uint64_t count) noexcept { return (count & (count - 1)) =
 
 bool Target::admit(const Message& message) noexcept {
   // Checked first, before the message is counted as one of that rank.
-  if (!knows(message)) {
+  if (!peers_.has_tag(message) || message.sequence < peers_.at(static_cast<int>(message.origin)).received) {
     refuse_stranger(-1);
     return false;
   }
@@ -154,7 +154,7 @@ bool Target::receive_all(Message message, const std::byte* data, std::uint64_t l
 
 void Target::refuse_stranger(int socket) noexcept {
   if (worth_a_line(++refusals_.strangers))
-    log_.warn("{}: dropped {} messages without this wire's secret{}{}", peers_.traits().name, refusals_.strangers,
+    log_.warn("{}: dropped {} messages without the tag that was due{}{}", peers_.traits().name, refusals_.strangers,
               socket < 0 ? "" : ", the last from ", socket < 0 ? "" : base::peer_text(socket));
 }
 

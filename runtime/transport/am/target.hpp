@@ -16,15 +16,15 @@ namespace hmc::transport::am {
 
 /// Executes requests at once, in the order of arrival. answer() sends the answers afterwards, while has_room(), because
 /// a link's callback must not connect and a large get must not queue all its bytes at once.
-/// A message's fields are used only after a check of the secret that its sender must know, and then against the
-/// registered regions or the transfers in flight. Threads: under AmWire's lock.
+/// A message's fields are used only after a check of its tag, and then against the registered regions or the transfers
+/// in flight. Threads: under AmWire's lock.
 ///
 /// A refused message is dropped, counted and logged. A message from outside the job has no other effect. The refusal of
 /// a request of a rank of the job fails its transfer at the origin, and that rank's later verbs to the region.
 class Target {
  public:
   struct Refusals {
-    std::uint64_t strangers = 0;  ///< messages without the secret
+    std::uint64_t strangers = 0;  ///< messages without the tag that was due
     std::uint64_t requests = 0;   ///< from ranks of the job, for unregistered regions or beyond their end
     std::uint64_t own = 0;        ///< requests of this rank that its peers refused
   };
@@ -33,11 +33,6 @@ class Target {
       : peers_(peers), tickets_(tickets), regions_(regions), log_(log) {}
 
   void receive(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept;
-  bool knows(const Message& message) const noexcept {
-    if (message.origin >= static_cast<std::uint32_t>(peers_.count())) return false;
-    const std::uint64_t accepted = peers_.at(static_cast<int>(message.origin)).accepted_secret;
-    return accepted != 0 && message.secret == accepted;
-  }
   // The steps of receive() for a large message whose bytes the link reads directly to their destination: see LinkUser.
   bool begin(const Message& message) noexcept;
   LinkUser::Place place(const Message& message, std::uint64_t at) noexcept;
@@ -77,7 +72,7 @@ class Target {
   void distrust(AmPeer& peer, const char* why) noexcept;
   void carry_out(const Message& message, const std::byte* data, std::uint64_t bytes);
   void receive_reply(const Message& message, const std::byte* data, std::uint64_t bytes);
-  /// True if the message has the secret and is the next one from a rank of this job.
+  /// True if the message has its tag and is the next one from a rank of this job.
   bool admit(const Message& message) noexcept;
   Regions::Registered* region_of_put(const Message& message) noexcept;
   /// The direct receive that covers byte `offset` of a region, or null. Reduces `bytes` to the length for which the

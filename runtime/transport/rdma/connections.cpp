@@ -120,8 +120,11 @@ void Connections::create_peers(std::size_t count) {
 
 void Connections::know(Peer& peer, base::ByteView address) const {
   base::ByteReader in(address);
-  if (in.number<std::uint32_t>() != protocol_version)
-    throw Error(Code::refused, "verbs", fmt::format("rank {} has another version of this wire", peer.rank));
+  if (const auto version = in.number<std::uint32_t>(); version != protocol_version)
+    throw Error(Code::invalid_config, "verbs",
+                fmt::format("rank {} uses protocol version {} of this wire, this rank uses {}", peer.rank, version,
+                            protocol_version),
+                "all ranks must run the same build");
   peer.secret = in.number<std::uint64_t>();
   peer.origin = in.number<std::uint32_t>();
   if (peer.origin == own_rank) peer.origin = static_cast<std::uint32_t>(options_.rank);

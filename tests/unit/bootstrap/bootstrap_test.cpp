@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <sstream>
@@ -64,6 +65,9 @@ TEST_P(EveryBootstrap, every_rank_has_its_place_and_all_others) {
       EXPECT_EQ(facts.machine, me.facts()[0].machine);
       EXPECT_NE(facts.cpus[0] | facts.cpus[1] | facts.cpus[2] | facts.cpus[3], 0U);
     }
+    const std::array<std::byte, 32> key = me.wire_key();
+    EXPECT_EQ(key == decltype(key){}, GetParam().kind == Kind::inproc) << "tags of messages can be computed";
+    for (const base::Bytes& each : me.allgather(key, soon())) EXPECT_TRUE(std::ranges::equal(each, key));
     const auto& members = me.node_link().members();
     EXPECT_EQ(members.size(), static_cast<std::size_t>(ranks_on[GetParam().node_of(me.rank())]));
     const auto mine = static_cast<std::size_t>(me.facts()[static_cast<std::size_t>(me.rank())].local_index);

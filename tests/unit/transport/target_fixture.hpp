@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "runtime/transport/am/target.hpp"
@@ -28,12 +29,22 @@ class MessageTarget : public ::testing::Test {
     Message message;
     message.origin = 1;
     message.kind = kind;
-    message.sequence = sequence_++;
-    message.secret = secret;
+    set_sequence(message, sequence_++);
     message.region = region_.index;
     message.nonce = region_.nonce;
     message.width = 8;
     return message;
+  }
+  /// With the tag of that number.
+  static void set_sequence(Message& message, std::uint64_t sequence) {
+    message.sequence = sequence;
+    message.tag = tag_of(message.origin, sequence);
+  }
+  /// As the peers compute it, with the key that Peers has by default.
+  static std::uint64_t tag_of(std::uint32_t origin, std::uint64_t sequence) {
+    constexpr transport::Keystream::Key key{};
+    return transport::Keystream({key, std::as_bytes(std::span(&secret, 1)), std::as_bytes(std::span(&origin, 1))})
+        .at(sequence);
   }
   void receive(Message message, std::size_t bytes) {
     message.bytes = bytes;

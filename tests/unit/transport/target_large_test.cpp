@@ -140,12 +140,12 @@ TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
     peers.create(3, 0, secret);
     Target target(peers, tickets_, regions_, quiet_);
     Message message = from_peer(kind);
-    message.sequence = 0;
+    set_sequence(message, 0);
     message.bytes = 20000;
     EXPECT_FALSE(target.begin(message));
     EXPECT_EQ(peers.at(1).failure.code, Code::error);
     EXPECT_FALSE(target.owes());
-    message.sequence = 1;
+    set_sequence(message, 1);
     message.kind = MessageKind::put;
     message.bytes = 100;
     EXPECT_FALSE(target.begin(message)) << "its messages are accepted again";
@@ -155,12 +155,11 @@ TEST_F(MessageTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
 TEST_F(MessageTarget, large_message_of_an_unknown_or_reordered_peer_is_not_started) {
   Message put = from_peer(MessageKind::put);
   put.bytes = 100;
-  put.secret = secret + 1;
+  put.tag += 1;
   EXPECT_FALSE(target_.begin(put));
   EXPECT_EQ(target_.refusals().strangers, 1U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
-  put.secret = secret;
-  put.sequence = 1;
+  set_sequence(put, 1);
   EXPECT_FALSE(target_.begin(put));
   EXPECT_EQ(peers_.at(1).failure.code, Code::error);
 }

@@ -58,7 +58,7 @@ TEST_F(MessageTarget, attached_operations_run_after_their_message) {
 TEST_F(MessageTarget, truncated_message_fails_the_peer) {
   std::vector<std::byte> all;
   Message next = from_peer(MessageKind::put);
-  next.sequence = --sequence_;
+  set_sequence(next, --sequence_);
   next.offset = 8;
   ride(all, next, std::vector<std::byte>(4));
   // Cut in the header of the joined message, in its data, and in the first message's own data.
@@ -71,7 +71,7 @@ TEST_F(MessageTarget, truncated_message_fails_the_peer) {
     target.receive(put, all.data(), left);
     EXPECT_TRUE(clean());
     EXPECT_FALSE(peers.at(1).failure.ok());
-    put.sequence = 1;
+    set_sequence(put, 1);
     put.bytes = 8;
     target.receive(put, data_.data(), 8);
     EXPECT_TRUE(clean());
@@ -165,23 +165,23 @@ TEST_F(MessageTarget, signal_is_written_after_the_bytes) {
 }
 
 TEST_F(MessageTarget, message_of_an_unknown_peer_changes_nothing) {
-  for (const std::uint64_t guess : {0UL, secret + 1, region_.nonce, UINT64_MAX}) {
+  for (const std::uint64_t guess : {0UL, secret, tag_of(1, sequence_ + 2), tag_of(2, sequence_), UINT64_MAX}) {
     Message put = from_peer(MessageKind::put);
-    put.secret = guess;
+    put.tag = guess;
     receive(put, 8);
     Message answer = from_peer(MessageKind::refused);
-    answer.secret = guess;
+    answer.tag = guess;
     receive(answer, 0);
     sequence_ -= 2;
   }
   EXPECT_TRUE(clean());
-  EXPECT_EQ(target_.refusals().strangers, 8U);
+  EXPECT_EQ(target_.refusals().strangers, 10U);
   EXPECT_FALSE(target_.owes()) << "it got a reply";
   // The rank whose number the messages contained isn't affected: its next message is accepted.
   receive(from_peer(MessageKind::put), 8);
   EXPECT_EQ(word(0), 0U);
   EXPECT_TRUE(peers_.at(1).failure.ok());
-  EXPECT_EQ(target_.refusals().strangers, 8U);
+  EXPECT_EQ(target_.refusals().strangers, 10U);
 }
 
 TEST_F(MessageTarget, many_rejections_write_few_log_lines) {
@@ -327,7 +327,8 @@ TEST_F(MessageTarget, random_messages_do_no_harm) {
     message.width = static_cast<std::uint8_t>(pick({4, 8}));
     message.wants_result = static_cast<std::uint8_t>(random() % 2);
     message.sequence = message.origin < 3 ? peers_.at(static_cast<int>(message.origin)).received : 0;
-    message.secret = pick({secret, secret, secret, secret, 0});
+    const std::uint64_t tag = tag_of(message.origin, message.sequence);
+    message.tag = pick({tag, tag, tag, tag, 0});
     message.region = pick({region_.index, region_.index, region_.index, 1});
     message.nonce = pick({region_.nonce, region_.nonce, region_.nonce, 0});
     message.offset = pick({0, 8, 120, 127, 128, UINT64_MAX});

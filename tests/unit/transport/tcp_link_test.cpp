@@ -132,8 +132,8 @@ TEST(TcpLink, frames_received_byte_by_byte_are_complete) {
 }
 
 TEST(TcpLink, bytes_without_a_destination_are_discarded) {
-  Station server(0), client(1);
-  expect_served(server, client);
+  Station server(0, 3), client(1, 3), other(2, 3);
+  expect_served(server, other);
   const auto data = pattern(300000, 5);
   RawSocket raw(server.port());
   const auto all = frame(client.message_to(server, data.size()), data);
@@ -276,7 +276,7 @@ TEST(TcpLink, missing_descriptors_fail_only_known_peers) {
   RawSocket silent, talks;
   base::UniqueFd last(::dup(0));  // the client's
   // UBSan needs two descriptors for its first check of an object's type, and none for the later ones.
-  const am::LinkUser& user = server;
+  am::LinkUser& user = server;
   EXPECT_FALSE(user.knows({}));
   const FewDescriptors few;
   silent.connect(server.port());

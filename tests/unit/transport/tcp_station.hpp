@@ -61,7 +61,7 @@ class Station final : public am::LinkUser {
   Message message_to(const Station& other, std::uint64_t bytes) {
     Message message;
     message.origin = static_cast<std::uint32_t>(rank_);
-    message.secret = other.secret();
+    message.tag = other.secret();
     message.sequence = sequence_++;
     message.bytes = bytes;
     return message;
@@ -121,8 +121,8 @@ class Station final : public am::LinkUser {
     came.push_back({message, {data, data + bytes}});
   }
   void stranger(int /*socket*/) noexcept override { ++strangers; }
-  bool knows(const Message& message) const noexcept override {
-    return message.secret == secret() && message.origin < static_cast<std::uint32_t>(ranks_);
+  bool knows(const Message& message) noexcept override {
+    return message.tag == secret() && message.origin < static_cast<std::uint32_t>(ranks_);
   }
   bool begins(const Message& message) noexcept override {
     if (!believes) return false;

@@ -28,12 +28,12 @@ TEST(TcpLink, garbage_of_an_unknown_peer_is_dropped_and_counted) {
   expect_served(server, client);
 }
 
-TEST(TcpLink, header_with_a_wrong_secret_is_unknown) {
+TEST(TcpLink, header_with_a_wrong_tag_is_unknown) {
   Station server(0), client(1);
   expect_served(server, client);
   RawSocket raw(server.port());
   Message message = client.message_to(server, 8);
-  message.secret ^= 1;
+  message.tag ^= 1;
   ASSERT_TRUE(raw.say(frame(message, pattern(8, 1))));
   ASSERT_TRUE(drive_until({&server}, [&] { return raw.ended(); }));
   EXPECT_EQ(server.strangers, 1);

@@ -1,6 +1,7 @@
 // The whole tcp wire: from the bytes on its sockets to the registered memory.
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,6 +108,32 @@ TEST_F(TcpWire, puts_and_gets_around_thresholds_are_correct) {
   }
 }
 
+/// An observer of the addresses knows all that tags are made of, except the job's key.
+TEST_F(TcpWire, ranks_with_different_keys_refuse_each_other) {
+  am::Options options;
+  options.size = 2;
+  options.key[5] = std::byte{1};
+  options.log = base::Log(static_cast<base::LogLevel>(-1));
+  zero_->wire = make_tcp_wire(options);
+  connect();
+  std::vector<std::byte> got(64);
+  EXPECT_FALSE(zero_->get(0, got).ok());
+  EXPECT_EQ(one_->wire->refusals().strangers, 1U);
+}
+
+TEST_F(TcpWire, address_of_another_version_is_named) {
+  base::Bytes address = one_->wire->address();
+  address[0] = static_cast<std::byte>(am::protocol_version + 1);
+  try {
+    zero_->connect_to(address, one_->register_region());
+    ADD_FAILURE() << "it was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_config);
+    EXPECT_EQ(error.detail().message, fmt::format("rank 1 uses protocol version {} of this wire, this rank uses {}",
+                                                  am::protocol_version + 1, am::protocol_version));
+  }
+}
+
 /// Rank 0 is one of a job with a node page.
 class TcpWireOfAJob : public TcpWire {
  protected:
@@ -182,8 +209,13 @@ class TcpWireTarget : public TcpWire {
     const base::Bytes address = zero_->wire->address();
     base::ByteReader in(address);
     (void)in.number<std::uint8_t>();
-    secret_ = in.number<std::uint64_t>();
+    const auto secret = in.number<std::uint64_t>();
     (void)in.number<std::uint32_t>();  // the origin: own_rank
+    constexpr transport::Keystream::Key key_of_job{};
+    constexpr std::uint32_t origin = 1;
+    tags_ =
+        transport::Keystream({key_of_job, std::as_bytes(std::span(&secret, 1)), std::as_bytes(std::span(&origin, 1))});
+    address_head_bytes_ = address.size() - in.left();
     raw_.connect(decode(in.raw(in.left()))->port);
     zero_->connect_to(one_->wire->address(), one_->register_region());
   }
@@ -191,8 +223,8 @@ class TcpWireTarget : public TcpWire {
     Message message;
     message.origin = 1;
     message.kind = kind;
-    message.secret = secret_;
     message.sequence = sequence_++;
+    message.tag = tags_.at(message.sequence);
     message.region = region_.index;
     message.nonce = region_.nonce;
     message.bytes = bytes;
@@ -206,7 +238,8 @@ class TcpWireTarget : public TcpWire {
 
   RawSocket raw_;
   am::Regions::Key region_;
-  std::uint64_t secret_ = 0;
+  std::size_t address_head_bytes_ = 0;  // before the link's address
+  transport::Keystream tags_;
   std::uint64_t sequence_ = 0;
 };
 
@@ -251,9 +284,53 @@ TEST_F(TcpWireTarget, large_message_of_a_type_without_bytes_fails_the_peer) {
   EXPECT_EQ(zero_->wire->refusals().strangers, 0U);
 }
 
+/// An observer repeats what he has seen, on a connection of his own and on the rank's.
+TEST_F(TcpWireTarget, repeated_messages_change_nothing) {
+  const auto data = pattern(8, 1), later = pattern(8, 2);
+  const auto seen = frame(message(MessageKind::put, 8), data);
+  ASSERT_TRUE(raw_.say(seen));
+  ASSERT_TRUE(until([&] { return std::equal(data.begin(), data.end(), zero_->memory.begin()); }));
+  ASSERT_TRUE(raw_.say(frame(message(MessageKind::put, 8), later)));
+  ASSERT_TRUE(until([&] { return std::equal(later.begin(), later.end(), zero_->memory.begin()); }));
+  RawSocket observer;
+  const base::Bytes address = zero_->wire->address();
+  observer.connect(decode(base::ByteView(address).subspan(address_head_bytes_))->port);
+  ASSERT_TRUE(observer.say(seen));
+  ASSERT_TRUE(until([&] { return observer.ended(); }));
+  EXPECT_EQ(zero_->wire->refusals().strangers, 1U);
+  EXPECT_TRUE(std::equal(later.begin(), later.end(), zero_->memory.begin()));
+  const auto third = pattern(8, 3);
+  ASSERT_TRUE(raw_.say(frame(message(MessageKind::put, 8), third)));
+  EXPECT_TRUE(until([&] { return std::equal(third.begin(), third.end(), zero_->memory.begin()); }))
+      << "the rank is cut off";
+  ASSERT_TRUE(raw_.say(seen));  // in the rank's own stream
+  ASSERT_TRUE(until([&] { return raw_.ended(); }));
+  EXPECT_TRUE(std::equal(third.begin(), third.end(), zero_->memory.begin()));
+}
+
+/// The rank's message hasn't been read yet.
+TEST_F(TcpWireTarget, copy_of_an_unread_message_on_another_connection_is_refused) {
+  ASSERT_TRUE(raw_.say(frame(message(MessageKind::put, 8), pattern(8, 1))));
+  ASSERT_TRUE(until([&] { return zero_->memory[0] == pattern(8, 1)[0]; }));
+  const Message next = message(MessageKind::put, 8), later = message(MessageKind::put, 8);
+  for (const Message& seen : {next, later}) {
+    RawSocket observer;
+    const base::Bytes address = zero_->wire->address();
+    observer.connect(decode(base::ByteView(address).subspan(address_head_bytes_))->port);
+    ASSERT_TRUE(observer.say(frame(seen, pattern(8, 9))));
+    ASSERT_TRUE(until([&] { return observer.ended(); }));
+  }
+  EXPECT_EQ(zero_->wire->refusals().strangers, 2U);
+  ASSERT_TRUE(raw_.say(frame(next, pattern(8, 2))));
+  ASSERT_TRUE(raw_.say(frame(later, pattern(8, 3))));
+  const auto last = pattern(8, 3);
+  EXPECT_TRUE(until([&] { return std::equal(last.begin(), last.end(), zero_->memory.begin()); }));
+  EXPECT_FALSE(raw_.ended());
+}
+
 TEST_F(TcpWireTarget, unknown_peer_changes_nothing) {
   Message put = message(MessageKind::put, 20000);
-  put.secret ^= 1;
+  put.tag ^= 1;
   ASSERT_TRUE(raw_.say(frame(put, pattern(20000, 1))));
   ASSERT_TRUE(until([&] { return raw_.ended(); }));
   EXPECT_EQ(zero_->wire->refusals().strangers, 1U);
