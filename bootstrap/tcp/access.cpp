@@ -42,6 +42,18 @@ Access Access::of(const base::Env& env, std::string_view purpose) {
   return access;
 }
 
+Access Access::of_job_by_hand(const base::Env& env, std::string_view store) {
+  Access access = of(env, {});
+  access.key = access.key.derive({base::as_bytes("port"), base::as_bytes(store.substr(store.rfind(':') + 1))});
+  return access;
+}
+
+std::vector<Access> Access::of_stores(const base::Env& env, std::string_view store) {
+  std::vector<Access> all{of(env, env.secret.empty() ? "hmc store" : "")};
+  if (env.launcher.empty() && env.rank && env.size) all.push_back(of_job_by_hand(env, store));
+  return all;
+}
+
 bool Access::admits(int socket) const noexcept {
   sockaddr_storage mine{}, theirs{};
   socklen_t mine_length = sizeof mine, their_length = sizeof theirs;

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/env.hpp"
@@ -21,6 +22,11 @@ struct Access {
   /// The key for one purpose. Empty with HMC_SECRET: the secret itself, the key of hmcrun's store.
   /// Without HMC_SECRET: see user_secret(). Throws Error{invalid_config}.
   static Access of(const base::Env& env, std::string_view purpose);
+  /// Of the store at HMC_STORE that rank 0 of a job runs which was started by hand. Jobs with other ports have other
+  /// keys, and so other agents on a node. Throws Error{invalid_config}.
+  static Access of_job_by_hand(const base::Env& env, std::string_view store);
+  /// For Store::connect(): of a StoreService or hmcrun's store, and for a rank by hand that of its job's store.
+  static std::vector<Access> of_stores(const base::Env& env, std::string_view store);
   /// Checks a connected socket. A Unix socket's other end must be a process of this user.
   bool admits(int socket) const noexcept;
   /// The reason why admits() is false; else empty.

@@ -6,34 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <optional>
 #include <vector>
 
 #include <hmc/error.hpp>
 
+#include "bootstrap/tcp/access.hpp"
 #include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/watcher.hpp"
 
 namespace hmc::bootstrap {
 
 using base::Deadline;
-
-namespace {
-
-/// For a rank other than 0 of a job that was started by hand: rank 0's secret. Throws Error.
-Secret fetch_local_secret(const std::string& store, Deadline deadline) {
-  const std::optional<base::Bytes> value = LocalValue::fetch(store, deadline);
-  if (!value)
-    throw Error(Code::timeout, "join", fmt::format("rank 0 of the job at HMC_STORE={} can't be reached", store),
-                "is rank 0 started, by this user, and is HMC_STORE the same for every rank?");
-  std::array<std::byte, Secret::bytes> key{};
-  if (value->size() != key.size()) throw Error(Code::error, "join", "rank 0 sent no secret");
-  std::ranges::copy(*value, key.begin());
-  return Secret::from_bytes(key);
-}
-
-}  // namespace
 
 /// Raises the page's abort word when the process that runs the agent has exited. Has no effect if the kernel doesn't
 /// support pidfd.
@@ -56,25 +39,15 @@ class HostedServices::ProcessWatch {
   std::unique_ptr<Watcher> watcher_;  // last: its thread uses the other members
 };
 
-HostedServices::HostedServices(const base::Env& env, Deadline deadline) : by_ranks_(env.launcher.empty()) {
-  if (!env.secret.empty()) {
-    secret_ = Secret::from_hex(env.secret);
-    // Jobs with the same HMC_SECRET and different stores have different agents on a node.
-    if (by_ranks_)
-      secret_ = secret_.derive({base::as_bytes("port"), base::as_bytes(env.store.substr(env.store.rfind(':') + 1))});
-  } else if (!by_ranks_) {
+HostedServices::HostedServices(const base::Env& env) : by_ranks_(env.launcher.empty()) {
+  if (!by_ranks_ && env.secret.empty())
     throw Error(Code::invalid_config, "join", fmt::format("{} set no HMC_SECRET", env.launcher),
                 "a launcher that sets HMC_LAUNCHER must also set HMC_SECRET");
-  } else if (!is_loopback(env.store)) {
+  if (by_ranks_ && env.secret.empty() && !is_loopback(env.store))
     throw Error(Code::invalid_config, "join",
                 fmt::format("HMC_SECRET is not set, and HMC_STORE={} can be reached from other machines", env.store),
                 "set the same one for every rank: export HMC_SECRET=$(openssl rand -hex 32)");
-  } else if (*env.rank != 0) {
-    secret_ = fetch_local_secret(env.store, deadline);
-  } else {
-    secret_ = Secret::random();
-    local_secret_ = std::make_unique<LocalValue>(env.store, base::Bytes(secret_.key().begin(), secret_.key().end()));
-  }
+  secret_ = by_ranks_ ? Access::of_job_by_hand(env, env.store).key : Secret::from_hex(env.secret);
   if (by_ranks_ && *env.rank == 0)
     store_ = std::make_unique<StoreServer>(secret_, *env.size, env.store, StoreServer::Events{});
 }
@@ -128,7 +101,6 @@ void HostedServices::end(Deadline deadline, bool recovered) {
   agent_.reset();
   if (store_) (void)(recovered ? store_->wait_for_all(deadline) : store_->wait_for_goodbyes(deadline));
   store_.reset();
-  local_secret_.reset();
 }
 
 }  // namespace hmc::bootstrap

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
-#include "bootstrap/tcp/local_value.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
 #include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/store_server.hpp"
@@ -20,9 +19,9 @@ namespace hmc::bootstrap {
 ///  - The other ranks of the node watch that rank's process, because after its death no agent can set the abort word.
 class HostedServices {
  public:
-  /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE
-  /// and generates a secret if HMC_SECRET isn't set. Throws Error.
-  HostedServices(const base::Env& env, base::Deadline deadline);
+  /// HMC_RANK, HMC_SIZE and HMC_STORE are set. Finds the job's secret. By hand, rank 0 starts the store at HMC_STORE.
+  /// Throws Error.
+  explicit HostedServices(const base::Env& env);
   /// `store`: rank 0's; null on other ranks.
   HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store);
   ~HostedServices();
@@ -47,7 +46,6 @@ class HostedServices {
 
   bool by_ranks_;  // ranks run the store and the agents
   Secret secret_;
-  std::unique_ptr<LocalValue> local_secret_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<ProcessWatch> watch_;

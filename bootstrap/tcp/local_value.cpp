@@ -11,14 +11,21 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
+#include "bootstrap/tcp/user_secret.hpp"
 #include "runtime/base/interrupt.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
 
-/// An abstract socket's name has at most 107 bytes; a longer one would be cut.
-std::string socket_name(const std::string& name) { return fmt::format("hmc-{}-{}", ::geteuid(), name); }
+/// Other users can't compute it, and so can't take it first. (An abstract socket's name has at most 107 bytes.)
+std::string socket_name(const std::string& name) {
+  try {
+    return fmt::format("hmc-{}", user_secret().derive({base::as_bytes("local"), base::as_bytes(name)}).hex());
+  } catch (const Error&) {  // no folder for the user's secret, on all ranks: then the checks of the uid must do
+    return fmt::format("hmc-{}-{}", ::geteuid(), name);
+  }
+}
 
 base::UniqueFd listen_or_throw(const std::string& name) {
   base::UniqueFd listener = listen_unix(socket_name(name));
@@ -40,9 +47,10 @@ LocalValue::LocalValue(const std::string& name, base::Bytes value)
       }) {}
 
 std::optional<base::Bytes> LocalValue::fetch(const std::string& name, base::Deadline deadline) {
+  const std::string listener = socket_name(name);
   do {
     base::UniqueFd socket;
-    if (connect_unix(socket_name(name), socket) == ConnectResult::connected) {
+    if (connect_unix(listener, socket) == ConnectResult::connected) {
       if (peer_of(socket.get()).uid != ::geteuid())
         throw Error(Code::refused, "join", fmt::format("a process of another user serves the job '{}'", name),
                     "set HMC_SECRET, the same for every rank, and another port in HMC_STORE");

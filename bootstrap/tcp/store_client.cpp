@@ -8,6 +8,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/base/outage.hpp"
 
 namespace hmc {
 
@@ -26,6 +27,34 @@ constexpr auto answer_within = std::chrono::seconds(60);
   throw Error(Code::peer_failed, operation, fmt::format("the store has ended{}{}", why.empty() ? "" : ": ", why));
 }
 
+/// Connects to the store. Throws Error{refused} if it has another key.
+ControlConnection greet(const std::string& address, const bootstrap::Access& access, base::Deadline deadline) {
+  base::UniqueFd socket = bootstrap::connect_tcp(address, deadline);
+  if (!access.admits(socket.get()))
+    throw Error(Code::invalid_config, "Store::connect",
+                fmt::format("HMC_SECRET isn't set, and {} is another machine", address), bootstrap::same_secret_hint);
+  base::detect_lost_host(socket.get(), base::Env::lost_host_s());
+  ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client);
+  StoreCall hello;
+  hello.op = StoreOp::hello;
+  connection.send(hello);
+  std::vector<base::UniqueFd> fds;
+  for (;;) {
+    if (const auto frame = connection.next(fds)) {
+      const auto answer = bootstrap::decode<StoreAnswer>(*frame);
+      if (answer && answer->code == Code::success) return connection;
+      throw Error(Code::refused, "Store::connect", fmt::format("{} isn't a store", address));
+    }
+    if (connection.ended())
+      throw Error(connection.fault_code(), "Store::connect",
+                  fmt::format("{} closed the connection{}{}", address, connection.fault().empty() ? "" : ": ",
+                              connection.fault()),
+                  bootstrap::same_secret_hint);
+    if (deadline.expired()) throw Error(Code::timeout, "Store::connect", fmt::format("{} doesn't answer", address));
+    bootstrap::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, Timeout timeout) {
@@ -37,32 +66,14 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
                 "create a StoreService, and pass its address");
   const auto deadline =
       base::Deadline::after(timeout == job_timeout ? env.timeout_or(base::Env::start_timeout) : timeout);
-  const auto access = bootstrap::Access::of(env, env.secret.empty() ? "hmc store" : "");
-  base::UniqueFd socket = bootstrap::connect_tcp(address, deadline);
-  if (!access.admits(socket.get()))
-    throw Error(Code::invalid_config, "Store::connect",
-                fmt::format("HMC_SECRET isn't set, and {} is another machine", address), bootstrap::same_secret_hint);
-  bootstrap::watch_host(socket.get(), base::Env::lost_host_s());
-  ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client);
-  StoreCall hello;
-  hello.op = StoreOp::hello;
-  connection.send(hello);
-  std::vector<base::UniqueFd> fds;
-  for (;;) {
-    if (const auto frame = connection.next(fds)) {
-      const auto answer = bootstrap::decode<StoreAnswer>(*frame);
-      if (answer && answer->code == Code::success) break;
-      throw Error(Code::refused, "Store::connect", fmt::format("{} isn't a store", address));
+  const std::vector<bootstrap::Access> accesses = bootstrap::Access::of_stores(env, address);
+  for (std::size_t i = 0;; ++i) {
+    try {
+      return base::make_owned<Client>(greet(address, accesses[i], deadline), accesses[i], env);
+    } catch (const Error& error) {
+      if (error.code() != Code::refused || i + 1 == accesses.size()) throw;
     }
-    if (connection.ended())
-      throw Error(Code::refused, "Store::connect",
-                  fmt::format("{} closed the connection{}{}", address, connection.fault().empty() ? "" : ": ",
-                              connection.fault()),
-                  bootstrap::same_secret_hint);
-    if (deadline.expired()) throw Error(Code::timeout, "Store::connect", fmt::format("{} doesn't answer", address));
-    bootstrap::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
   }
-  return base::make_owned<Client>(std::move(connection), access, env);
 }
 
 Store::Client::Client(ControlConnection connection, const bootstrap::Access& access, const base::Env& env)

@@ -27,7 +27,7 @@ inline constexpr unsigned store_most_numbers = 1024;
 ///
 /// Access: with HMC_SECRET, processes that have the same secret. Without HMC_SECRET, only processes of the same user on
 /// this machine. They prove it by a secret that the first of them makes, in a file that only this user can read:
-/// hmc-secret in XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/hmc-<uid>. Other users, other machines and mount namespaces
+/// hmc-secret in XDG_RUNTIME_DIR, /run/user/UID or /tmp/hmc-UID. Other users, other machines and mount namespaces
 /// with other folders need HMC_SECRET. Connections of others are refused and counted, and so are malformed messages.
 ///
 /// A client that doesn't read its replies is disconnected. The values stay when their clients end; they are lost when
@@ -62,7 +62,7 @@ class HMC_API StoreService {
 class HMC_API Store {
  public:
   /// Connects, and retries until the timeout, as the server may start later. An empty address: HMC_STORE, which hmcrun
-  /// sets for its ranks. Throws Error{timeout, refused, invalid_config}.
+  /// sets for its ranks, and which a job by hand has. Throws Error{timeout, refused, invalid_config}.
   static Store connect(const std::string& address = {}, Timeout timeout = job_timeout);
   Store(const Store&);
   Store(Store&&) noexcept;
