@@ -30,7 +30,7 @@ foreach(link IN LISTS links)
   endif()
   target_link_libraries(hmc PRIVATE ${link})
 endforeach()
-set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(hmc PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
 # The static library, which is installed too. Tools and tests use its internal symbols.
 add_library(hmc_internal STATIC ${objects})

@@ -229,6 +229,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   line.world_rank.store(fabric->rank, std::memory_order_relaxed);
   line.pid.store(mine.pid, std::memory_order_relaxed);
 
+  context.key = bootstrap->wire_key();
   if (fabric->size > 1) context.tls = tls_key(env);
   context.node_link = fabric->node_link;
   context.waiter = &fabric->waiter;
@@ -333,12 +334,25 @@ void JobCore::use(Parts fresh) {
   fresh.fabric->abort = [this](std::string_view text) { abort(1, text); };
   if (joined_over_store_ && bootstrap::has_launcher(env_)) {
     const std::shared_ptr<bootstrap::Bootstrap> job = fresh.bootstrap;
-    fresh.fabric->on_peer_failed = [job, env = env_, told = std::make_shared<std::atomic_flag>()](int peer) {
+    struct Answer {
+      std::once_flag once;
+      std::string text;
+    };
+    fresh.fabric->on_peer_failed = [job, env = env_, told = told_,
+                                    answer = std::make_shared<Answer>()](int peer) -> std::string {
       const std::vector<RankFacts>& facts = job->facts();
-      if (peer < 0 || peer >= job->size() || peer == job->rank() || told->test_and_set()) return;
+      if (peer < 0 || peer >= job->size() || peer == job->rank()) return {};
       const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
-      if (failed.machine == facts[static_cast<std::size_t>(job->rank())].machine)
-        bootstrap::tell_launcher(env, failed.pid);
+      if (failed.machine != facts[static_cast<std::size_t>(job->rank())].machine) return {};
+      std::call_once(answer->once, [&] {
+        const std::string text = bootstrap::tell_launcher(env, failed.pid);
+        const std::lock_guard guard(told->mutex);
+        // After shrink() hmcrun still answers with the first failure of all, which isn't this one.
+        if (text.empty() || text == told->text) return;
+        told->text = text;
+        answer->text = "hmcrun: " + text;
+      });
+      return answer->text;
     };
   }
   const std::lock_guard lock(mutex_);

@@ -49,6 +49,11 @@ class JobCore {
 
   base::Env env_;
   bool joined_over_store_;
+  struct Told {  // hmcrun's last answer to tell_launcher()
+    std::mutex mutex;
+    std::string text;
+  };
+  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
   std::shared_ptr<bootstrap::Bootstrap> first_;  ///< the launcher's job
   bootstrap::Regroup regroup_;
   const std::uint64_t process_ = base::this_process();

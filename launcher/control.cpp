@@ -25,7 +25,11 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bo
   try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "127.0.0.1:0", events);
   } catch (const Error&) {  // a machine with IPv6 only
+  }
+  try {
     return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "[::1]:0", events);
+  } catch (const Error&) {  // the loopback interface is down: this machine's agents need no network
+    return std::make_unique<bootstrap::StoreServer>(secret, plan.options.ranks, "", events);
   }
 }
 
@@ -44,8 +48,8 @@ ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret,
     events.on_store_lost = [&mailbox] { mailbox.post({SupervisorMessage::What::store_lost, -1, 0, 0, {}}); };
   }
   for (int node = 0; node < plan.options.nodes; ++node) {
-    auto agent =
-        bootstrap::NodeAgent::start(secret, store_address(), plan.label(node), plan.options.size(), events, deadline);
+    auto agent = bootstrap::NodeAgent::start(secret, store_address(), plan.label(node), plan.options.size(), events,
+                                             deadline, -1, nullptr, store_ ? store_->connect_here() : base::UniqueFd());
     if (!agent) throw Error(Code::error, "hmcrun", "another process already serves this job's node");
     agents_.push_back(std::move(agent));
   }

@@ -51,6 +51,10 @@ class ControlConnection {
   bool ended() const noexcept { return ended_; }
   /// The reason of the end; empty if the peer closed the connection normally.
   const std::string& fault() const noexcept { return fault_; }
+  /// For an error about the fault.
+  Code fault_code() const noexcept {
+    return opener_.fault() == FrameFault::version ? Code::invalid_config : Code::refused;
+  }
   /// True if it ended because this process had no free descriptors to receive those of a message.
   bool lost_descriptors() const noexcept { return lost_descriptors_; }
   /// Shuts down the sending side. The peer receives all sent data, then the end of the stream.

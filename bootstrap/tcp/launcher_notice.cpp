@@ -1,31 +1,42 @@
 #include "bootstrap/tcp/launcher_notice.hpp"
 
 #include <exception>
+#include <optional>
+#include <vector>
 
 #include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
 #include "bootstrap/tcp/socket.hpp"
+#include "runtime/base/process_stat.hpp"
 
 namespace hmc::bootstrap {
 
 bool has_launcher(const base::Env& env) noexcept { return env.launcher == "hmcrun" && !env.secret.empty(); }
 
-void tell_launcher(const base::Env& env, pid_t cause) noexcept {
+std::string tell_launcher(const base::Env& env, pid_t cause) noexcept {
   try {
     const Secret secret = Secret::from_hex(env.secret);
     base::UniqueFd socket;
-    if (connect_unix(NodeAgent::socket_name(secret, env.node), socket) != ConnectResult::connected) return;
+    if (connect_unix(NodeAgent::socket_name(secret, env.node), socket) != ConnectResult::connected) return {};
     ControlConnection link(std::move(socket), secret, ControlConnection::Side::client);
     link.send(Cause{cause});
-    // The agent closes the connection when it has handled the message.
     const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
+    const auto last_deadline = base::Deadline::after(std::chrono::seconds(10));
+    // Of a process that has ended, the answer comes: its end is reported as soon as hmcrun runs.
+    const auto is_over = [&] {
+      if (!deadline.expired()) return false;
+      const std::optional<base::ProcessStat> process = base::stat_of(cause);
+      return last_deadline.expired() || (process && !process->is_over);
+    };
     std::vector<base::UniqueFd> fds;
-    while (!link.ended() && !deadline.expired()) {
-      (void)link.next(fds);
-      move_or_sleep(link, deadline.left_ms());
+    while (!link.ended() && !is_over()) {
+      if (const auto frame = link.next(fds))
+        if (const auto failure = decode<Failure>(*frame)) return failure->text;
+      move_or_sleep(link, 20);
     }
   } catch (const std::exception&) {  // hmcrun then exits with the status of the rank that exits first
   }
+  return {};
 }
 
 }  // namespace hmc::bootstrap

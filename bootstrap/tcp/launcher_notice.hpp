@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <string>
+
 #include "runtime/base/env.hpp"
 
 namespace hmc::bootstrap {
@@ -12,7 +14,8 @@ namespace hmc::bootstrap {
 bool has_launcher(const base::Env& env) noexcept;
 
 /// Tells hmcrun that this process fails because process `cause` of this machine has failed. Then hmcrun exits with the
-/// status of `cause`, even if this process exits first. Returns when hmcrun has the message, or after half a second.
-void tell_launcher(const base::Env& env, pid_t cause) noexcept;
+/// status of `cause`, even if this process exits first. Returns hmcrun's text about the first rank that has failed,
+/// which has the signal; empty if that process doesn't end within half a second.
+std::string tell_launcher(const base::Env& env, pid_t cause) noexcept;
 
 }  // namespace hmc::bootstrap

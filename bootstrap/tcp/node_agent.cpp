@@ -12,6 +12,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/base/outage.hpp"
 #include "runtime/base/process_stat.hpp"
 
 namespace hmc::bootstrap {
@@ -24,16 +25,16 @@ constexpr auto gather_for = std::chrono::milliseconds(20);
 constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
-ControlConnection introduce(const Secret& secret, const std::string& store, std::string_view label, int job_size,
-                            base::Deadline deadline, const std::function<void()>& check) {
-  const auto refused = [&store](const std::string& fault) {
+ControlConnection introduce(base::UniqueFd socket, const Secret& secret, const std::string& store,
+                            std::string_view label, int job_size, base::Deadline deadline) {
+  const auto refused = [&store](const std::string& fault, Code code = Code::refused) {
     // A store that rejects the hello closes the connection without an answer.
-    return Error(Code::refused, "join",
+    return Error(code, "join",
                  fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
                  "do all ranks have the same HMC_SECRET and the same version of HMC?");
   };
-  ControlConnection link(connect_tcp(store, deadline, check), secret, ControlConnection::Side::client);
-  watch_host(link.fd(), base::Env::lost_host_s());
+  ControlConnection link(std::move(socket), secret, ControlConnection::Side::client);
+  base::detect_lost_host(link.fd(), base::Env::lost_host_s());
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
   std::vector<base::UniqueFd> fds;
@@ -43,7 +44,7 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
       if (const auto refusal = decode<Refusal>(*frame)) throw Error(refusal->code, "join", refusal->text);
       throw refused("it sent an unexpected message");
     }
-    if (link.ended()) throw refused(link.fault());
+    if (link.ended()) throw refused(link.fault(), link.fault_code());
     if (deadline.expired() || base::is_interrupted())
       throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
     move_or_sleep(link, std::min(deadline.left_ms(), 20));
@@ -54,10 +55,11 @@ ControlConnection introduce(const Secret& secret, const std::string& store, std:
 
 std::unique_ptr<NodeAgent> NodeAgent::start(const Secret& secret, const std::string& store, std::string_view node_label,
                                             int job_size, Events events, base::Deadline deadline, int store_rank,
-                                            const std::function<void()>& check) {
+                                            const std::function<void()>& check, base::UniqueFd to_store) {
   base::UniqueFd listener = listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
-  ControlConnection link = introduce(secret, store, node_label, job_size, deadline, check);
+  if (!to_store) to_store = connect_tcp(store, deadline, check);
+  ControlConnection link = introduce(std::move(to_store), secret, store, node_label, job_size, deadline);
   return std::unique_ptr<NodeAgent>(
       new NodeAgent(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank));
 }
@@ -140,6 +142,7 @@ void NodeAgent::on_frame(ControlPeer& from, const Frame& frame, std::vector<base
 
 void NodeAgent::on_end(ControlPeer& peer) {
   const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
+  std::erase(asking_, &peer);
   if (&peer == store_) {
     store_ = nullptr;
     if (events_.on_store_lost) events_.on_store_lost();
@@ -269,7 +272,17 @@ void NodeAgent::fail(const Notice& notice) {
   if (failure_) return;  // the first cause is kept
   failure_.emplace(notice);
   send_to_ranks(MessageType::failure, encode(*failure_));
+  answer_causes();
   finish_if_all_left();
+}
+
+void NodeAgent::answer_causes() {
+  if (!failure_) return;
+  for (ControlPeer* const each : asking_) {
+    each->connection.send_encoded(MessageType::failure, encode(*failure_));
+    loop_.drop(*each);
+  }
+  asking_.clear();
 }
 
 // ---- from ranks
@@ -277,7 +290,8 @@ void NodeAgent::fail(const Notice& notice) {
 bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
   if (const auto cause = from.registered ? std::nullopt : decode<Cause>(frame)) {
     if (events_.on_cause) events_.on_cause(peer_of(from.connection.fd()).pid, cause->pid);
-    loop_.drop(from);
+    asking_.push_back(&from);
+    answer_causes();
     return true;
   }
   if (!from.registered) return handle_as<Join>(from, frame);

@@ -39,10 +39,10 @@ class NodeAgent final : private PeerLoop::Handler {
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store
-  /// ends. `check`: called while the store can't be reached; throws to end the wait.
+  /// ends. `check`: called while the store can't be reached; throws to end the wait. `to_store`: a connection to it.
   static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
                                           int job_size, Events events, base::Deadline deadline, int store_rank = -1,
-                                          const std::function<void()>& check = nullptr);
+                                          const std::function<void()>& check = nullptr, base::UniqueFd to_store = {});
   ~NodeAgent() override;  ///< stops and joins the thread
 
   const base::NodePage& page() const noexcept { return page_; }
@@ -121,6 +121,7 @@ class NodeAgent final : private PeerLoop::Handler {
   std::vector<int> ranks_that(bool left);
   void flush_joins();
   void send_to_ranks(MessageType type, const base::Bytes& payload);
+  void answer_causes();
   void fail_share(std::uint64_t round, int left);
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
@@ -153,6 +154,7 @@ class NodeAgent final : private PeerLoop::Handler {
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report
   std::set<int> dead_;                    // not those that were replaced
   std::optional<Failure> failure_;
+  std::vector<ControlPeer*> asking_;  // have sent a Cause; answered when failure_ is known
   Completion over_;
   Completion all_gone_;
 };

@@ -56,6 +56,10 @@ class PeerLoop {
   void close_listeners() { listeners_.clear(); }  ///< on the loop's thread, in a task
   /// Adds a connection that this side opened. Before start(), or on the loop's thread.
   ControlPeer& add(ControlConnection connection);
+  /// Adds a connection that the other side opened. On the loop's thread.
+  void admit(base::UniqueFd socket) {
+    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
+  }
   void start(const char* thread_name);
   /// Runs `task` on the loop's thread. From any thread.
   void post(std::function<void()> task);

@@ -76,7 +76,7 @@ using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 // ---- frames
 
 inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 4;
+inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
 /// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
@@ -341,6 +341,7 @@ struct NoReplacement {
 };
 
 /// From a process that hmcrun started, and whose job has another control plane: it fails because of another process.
+/// The answer is a Failure.
 struct Cause {
   std::int32_t pid = 0;
   static constexpr auto type = MessageType::cause;

@@ -1,8 +1,11 @@
 #include "bootstrap/tcp/store_server.hpp"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/outage.hpp"
 
 namespace hmc::bootstrap {
 
@@ -33,13 +37,26 @@ StoreServer::StoreServer(const Secret& secret, int job_size, const std::string& 
       agreements_(job_size),
       shared_(loop_),
       loop_(secret, *this) {
-  base::UniqueFd listener = listen_tcp(bind);
-  address_ = address_of(listener.get());
-  loop_.add_listener(std::move(listener));
+  if (bind.empty()) {
+    address_ = "127.0.0.1:0";
+  } else {
+    base::UniqueFd listener = listen_tcp(bind);
+    address_ = address_of(listener.get());
+    loop_.add_listener(std::move(listener));
+  }
   loop_.start("hmc-store");
 }
 
 StoreServer::~StoreServer() { loop_.stop(); }
+
+base::UniqueFd StoreServer::connect_here() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+    throw Error(Code::error, "socketpair", std::strerror(errno));
+  const auto mine = std::make_shared<base::UniqueFd>(ends[0]);
+  loop_.post([this, mine] { loop_.admit(std::move(*mine)); });
+  return base::UniqueFd(ends[1]);
+}
 
 bool StoreServer::dispatch(ControlPeer& from, const Frame& frame) {
   if (!from.registered) return handle_as<NodeHello>(from, frame);
@@ -74,7 +91,7 @@ bool StoreServer::handle(ControlPeer& from, const NodeHello& message) {
          fmt::format("this job has {} ranks, but node {} has HMC_SIZE={}", size_, message.label, message.job_size)}));
     return false;
   }
-  watch_host(from.connection.fd(), lost_host_s_);
+  base::detect_lost_host(from.connection.fd(), lost_host_s_);
   from.registered = true;
   from.rank = registrations_++;  // the node's provisional number
   from.pid = message.pid;

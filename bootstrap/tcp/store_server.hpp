@@ -29,10 +29,13 @@ class StoreServer final : private PeerLoop::Handler {
     /// No process is left that could call grow(), so no rank can be replaced any more.
     std::function<void()> on_no_member;
   };
-  /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces). Throws Error.
+  /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces; empty: only connect_here()). Throws
+  /// Error.
   StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
   ~StoreServer() override;  ///< stops and joins the thread
 
+  /// A connection of an agent in this process, without a network.
+  base::UniqueFd connect_here();
   const std::string& address() const noexcept { return address_; }  ///< host:port, for HMC_STORE
   std::size_t unknown_connections() const noexcept { return loop_.unknown_connections(); }
   /// Returns true when every rank has sent its goodbye or the job has failed: then the store is no longer needed. False

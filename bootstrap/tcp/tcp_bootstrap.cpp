@@ -41,6 +41,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   int size() const noexcept override { return job_size_; }
   std::string launcher() const override { return launcher_.empty() ? "by hand (HMC_RANK)" : launcher_; }
   const std::vector<RankFacts>& facts() const noexcept override { return facts_; }
+  std::array<std::byte, 32> wire_key() const override { return key_of_wires(services_->secret()); }
   base::NodeLink& node_link() noexcept override { return *this; }
   const base::NodePage& node_page() const noexcept override { return page_; }
 
@@ -580,7 +581,7 @@ void TcpBootstrap::agent_lost() {
   if (left_ || refusal_ || failure_) return;
   const std::string why = connection_.fault().empty() ? "" : ": " + connection_.fault();
   if (!page_.segment()) {
-    failure_.emplace(Notice{Code::refused, -1, 0, "the node's agent closed the connection" + why});
+    failure_.emplace(Notice{connection_.fault_code(), -1, 0, "the node's agent closed the connection" + why});
     return;
   }
   if (connection_.lost_descriptors()) {
@@ -607,7 +608,7 @@ std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, base::Deadline deadlin
   if (!env.rank || !env.size || *env.rank < 0 || *env.rank >= *env.size || env.store.empty()) {
     throw Error(Code::invalid_config, "join", "HMC_RANK, HMC_SIZE and HMC_STORE don't describe a job");
   }
-  return join_tcp(env, std::make_unique<HostedServices>(env, deadline), deadline);
+  return join_tcp(env, std::make_unique<HostedServices>(env), deadline);
 }
 
 std::unique_ptr<Bootstrap> join_tcp(const base::Env& env, std::unique_ptr<HostedServices> services, Deadline deadline,

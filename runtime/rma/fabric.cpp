@@ -113,7 +113,8 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
       // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
-  if (status.code == Code::peer_failed && fabric.on_peer_failed) fabric.on_peer_failed(detail.peer);
+  if (status.code == Code::peer_failed && fabric.on_peer_failed)
+    if (const std::string text = fabric.on_peer_failed(detail.peer); !text.empty()) detail.message += "; " + text;
   if (status.code == Code::timeout && detail.peer >= 0) {
     const std::string state = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!state.empty()) detail.message += "; " + state;

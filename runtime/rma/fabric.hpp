@@ -131,8 +131,8 @@ class Fabric {
   /// Team::shrink and Team::grow: the world of a new job; set by the job.
   enum class Regroup : std::uint8_t { shrink, grow };
   std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
-  /// Called before an Error{peer_failed} is thrown, with its peer; may be null. Any thread.
-  std::function<void(int peer)> on_peer_failed;
+  /// Called before an Error{peer_failed} is thrown, with its peer; may be null. Returns more for its text. Any thread.
+  std::function<std::string(int peer)> on_peer_failed;
   /// As Runtime::abort; set by the job. Then the node page has the abort.
   std::function<void(std::string_view text)> abort;
 

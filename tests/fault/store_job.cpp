@@ -1,5 +1,7 @@
 // A job over a key-value store under hmcrun, as torch.distributed starts one: hmcrun's control plane doesn't serve it.
-// Rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of its failure.
+//   leaves  rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of it.
+//   by_hand the ranks of a job by hand: its store also serves Store::connect.
+//   killed  rank 1 is killed. The others' errors have the signal, which only hmcrun knows.
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,7 +14,18 @@
 #include <hmc/hmc.hpp>
 #include <hmc/store.hpp>
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const bool is_killed = std::string(argv[1]) == "killed";
+  if (std::string(argv[1]) == "by_hand") {
+    hmc::Runtime rt = hmc::Runtime::init();
+    const hmc::Store store = hmc::Store::connect();
+    (void)store.add("ranks", rt.rank() + 1);
+    rt.world().barrier();
+    const bool is_right = store.add("ranks", 0) == rt.size() * (rt.size() + 1) / 2;
+    rt.close();
+    return is_right ? 0 : 1;
+  }
   const hmc::Store store = hmc::Store::connect().with_prefix("job");
   hmc::KeyValueStore keys;
   keys.set = [&](const std::string& key, const std::string& value) { store.set(key, value); };
@@ -22,6 +35,7 @@ int main() {
   std::vector<int> pids(static_cast<std::size_t>(rt.size()));
   rt.world().allgather(&mine, pids.data(), sizeof mine);
   try {
+    if (rank == 1 && is_killed) ::raise(SIGKILL);
     if (rank == 1) {
       const hmc::Runtime gone = std::move(rt);
     } else {
@@ -29,6 +43,8 @@ int main() {
     }
   } catch (const hmc::Error& error) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    if (is_killed && std::string(error.what()).find("hmcrun: rank 1 was killed by signal 9") == std::string::npos)
+      std::fprintf(stderr, "FAILED: the signal is missing\n");
     ::_exit(1);
   }
   for (const int pid : pids)

@@ -175,6 +175,7 @@ TEST(Connection, different_version_is_named_on_both_ends) {
   (void)send_some(b.get(), answer, {});
   client.read();
   EXPECT_FALSE(client.next(fds));
+  EXPECT_EQ(client.fault_code(), Code::invalid_config);
   EXPECT_THAT(client.fault(), testing::AllOf(testing::HasSubstr("version 9"),
                                              testing::HasSubstr(fmt::format("uses {}", protocol_version))));
 }
