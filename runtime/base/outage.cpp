@@ -38,7 +38,7 @@ int attempts() noexcept {
 
 /// The time after which the kernel gives up, if it waits at most `most_ms` between two attempts.
 long patience_ms(int most_ms) noexcept {
-  const int doublings = std::bit_width(static_cast<unsigned>(most_ms / first_repeat_ms)) - 1;
+  const int doublings = static_cast<int>(std::bit_width(static_cast<unsigned>(most_ms / first_repeat_ms))) - 1;
   const int doubled = std::min(attempts(), doublings);
   return ((2L << doubled) - 1) * first_repeat_ms + static_cast<long>(attempts() - doubled) * most_ms;
 }
