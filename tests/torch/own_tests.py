@@ -153,7 +153,7 @@ def rank_main(rank, pipe):
             if file_name:
                 if dist.is_initialized():
                     dist.destroy_process_group()
-                dist.init_process_group(torchs.BACKEND, init_method=f"file://{file_name}", rank=rank, timeout=timedelta(seconds=timeout_s),
+                dist.init_process_group(backend=torchs.BACKEND, init_method=f"file://{file_name}", rank=rank, timeout=timedelta(seconds=timeout_s),
                                         world_size=int(os.environ["WORLD_SIZE"]))
             torchs.Barrier.barrier_id = 0
             set_rng_seed(1234)  # as each test's setUp
