@@ -439,6 +439,11 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
   for (int look_again_ms = shortest_look_ms;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
     read_messages();
     if (ready()) return true;
+    if (page_.segment() && !page_.aborted().ok()) {
+      // The agent sends a result before it reports a later failure. The page may show the failure first.
+      read_messages();
+      if (ready()) return true;
+    }
     throw_if_over(operation);
     if (check_) {
       check_();
