@@ -107,7 +107,13 @@ int main(int argc, char** argv) {
     if (mode == "forever") {
       std::printf("ready\n");
       std::fflush(stdout);
-      for (;;) call_at_random(rt, win, random, memory);
+      try {
+        for (;;) call_at_random(rt, win, random, memory);
+      } catch (const hmc::Error&) {
+        std::printf("noticed by %d\n", rank);  // the destructors that follow wait for peers
+        std::fflush(stdout);
+        throw;
+      }
     }
     if (mode != "init" && rank == victim) die_after(rank, in_calls);
     try {

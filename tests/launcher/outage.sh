@@ -12,14 +12,7 @@ trap 'rm -rf "$place"; remove_hosts' EXIT
 unset HMC_SECRET HMC_RANK HMC_SIZE HMC_LOST_HOST_S
 export HMC_TIMEOUT_S=60 HMC_NET=net0
 
-cat >"$place/agent" <<EOF
-#!/usr/bin/env bash
-host=$a
-[[ \$1 == h1 ]] || host=$b
-shift
-exec ip netns exec "\$host" "\$@"
-EOF
-chmod +x "$place/agent"
+make_launch_agent "$place/agent"
 
 # outage HOST SECONDS MODE
 outage() {

@@ -37,4 +37,15 @@ on() {
   shift
   ip netns exec "$host" timeout 120 "$@"
 }
+# make_launch_agent FILE: a program for hmcrun's --launch-agent, in place of ssh; the hosts are h1 and h2.
+make_launch_agent() {
+  cat >"$1" <<EOF
+#!/usr/bin/env bash
+host=$a
+[[ \$1 == h1 ]] || host=$b
+shift
+exec ip netns exec "\$host" "\$@"
+EOF
+  chmod +x "$1"
+}
 random_secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
