@@ -110,6 +110,26 @@ TEST(Segment, sandbox_without_memfd_create_has_segments) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which reserve terabytes of addresses
+TEST(Segment, limit_of_addresses_is_named) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{std::size_t{4} << 30, std::size_t{4} << 30};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(2);
+    try {
+      (void)Segment::create(std::size_t{5} << 30);
+      ::_exit(3);
+    } catch (const Error& error) {
+      const bool is_named = error.detail().hint.find("RLIMIT_AS (ulimit -v) is 4294967296 bytes") == 0;
+      ::_exit(error.code() == Code::out_of_memory && is_named ? 0 : 4);
+    }
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
+
 TEST(Segment, segment_is_zeroed_and_has_whole_pages) {
   const auto segment = Segment::create(5000);
   EXPECT_EQ(segment->bytes(), round_up(5000, page_size()));
