@@ -65,6 +65,7 @@ void PeerLoop::run() {
 
 int PeerLoop::poll_timeout(int wanted_ms) const {
   const auto sooner = [](int a, int b) { return a < 0 ? b : std::min(a, b); };
+  wanted_ms = sooner(wanted_ms, base::longest_poll_ms);
   if (exhausted_) wanted_ms = sooner(wanted_ms, 10);
   for (const auto& peer : peers_) {
     if (peer->connection.stalled()) wanted_ms = sooner(wanted_ms, 1);
@@ -97,6 +98,7 @@ int PeerLoop::turn(int timeout_ms) {
     if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) drain(peer);
   }
   if (polled[0].revents != 0) run_tasks();
+  if ((polled[0].revents & POLLNVAL) != 0) (void)::poll(nullptr, 0, 10);  // the program has closed its descriptors
   sweep();
   return handler_.on_turn();
 }

@@ -28,7 +28,7 @@ class Watcher {
       pollfd wait[] = {{wake, POLLIN, 0}, {fd, POLLIN, 0}};
       do {
         wait[1].revents = 0;
-        (void)::poll(wait, 2, -1);
+        (void)::poll(wait, 2, base::longest_poll_ms);
         if (wait[0].revents != 0) return;
       } while (wait[1].revents == 0 || ready());
     });

@@ -1,4 +1,4 @@
-// UniqueFd: owns a file descriptor.
+// UniqueFd: owns a file descriptor. longest_poll_ms: for threads that sleep in poll.
 #pragma once
 
 #include <unistd.h>
@@ -6,6 +6,10 @@
 #include <utility>
 
 namespace hmc::base {
+
+/// A thread that sleeps until a descriptor wakes it also wakes after this time: a program that closes all descriptors
+/// of its process closes this one, too, and poll goes on with the closed file.
+inline constexpr int longest_poll_ms = 1000;
 
 class UniqueFd {
  public:

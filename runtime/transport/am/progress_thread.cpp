@@ -27,7 +27,7 @@ constexpr microseconds first_nap{400};
 constexpr microseconds longest_nap{1000};
 /// Between attempts to make progress while a connection is being made.
 constexpr microseconds connecting_nap{50};
-constexpr std::chrono::nanoseconds forever{-1};
+constexpr std::chrono::milliseconds idle_nap{base::longest_poll_ms};  // while the link has no event
 
 }  // namespace
 
@@ -62,7 +62,7 @@ void ProgressThread::run() noexcept {
   while (!stopping_) {
     const std::uint64_t driven = wire_.driven();
     const bool armed = wire_.arm();
-    if (armed && !sleep(true, forever)) return;
+    if (armed && !sleep(true, idle_nap)) return;
     wire_.awake();
     leave_it_to_the_owner(driven);
     // During a connection attempt arm() returns false although this thread has no work: sleep instead of spinning.
@@ -82,8 +82,9 @@ void ProgressThread::leave_it_to_the_owner(std::uint64_t driven) noexcept {
 bool ProgressThread::sleep(bool for_events, std::chrono::nanoseconds span) noexcept {
   pollfd fds[2] = {{stop_fd_.get(), POLLIN, 0}, {event_fd_, POLLIN, 0}};
   const timespec limit{span.count() / 1'000'000'000, span.count() % 1'000'000'000};
-  ::ppoll(fds, for_events ? 2 : 1, span == forever ? nullptr : &limit, nullptr);
-  return !stopping_;
+  ::ppoll(fds, for_events ? 2 : 1, &limit, nullptr);
+  const bool was_closed = (fds[0].revents & POLLNVAL) != 0;
+  return !stopping_ && !was_closed;
 }
 
 }  // namespace hmc::transport::am

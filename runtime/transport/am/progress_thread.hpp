@@ -24,7 +24,7 @@ class ProgressThread {
  private:
   void run() noexcept;
   void leave_it_to_the_owner(std::uint64_t driven) noexcept;
-  /// False if the thread is to stop.
+  /// False if the thread is to stop, or if the program has closed its descriptors.
   bool sleep(bool for_events, std::chrono::nanoseconds span) noexcept;
 
   AmWire& wire_;

@@ -303,7 +303,8 @@ void Connections::run() noexcept {
   while (!is_stopping_) {
     if (serve() > 0) continue;
     pollfd sources[2] = {{stop_.get(), POLLIN, 0}, {channel_->fd, POLLIN, 0}};
-    ::poll(sources, 2, -1);
+    ::poll(sources, 2, base::longest_poll_ms);
+    if ((sources[0].revents & POLLNVAL) != 0) return;  // the program has closed its descriptors
     ibv_cq* queue = nullptr;
     void* context = nullptr;
     if (is_stopping_ || verbs().ibv_get_cq_event(channel_.get(), &queue, &context) != 0) continue;
