@@ -86,6 +86,7 @@ class Messenger final : public rma::MessageState,
   // Relaxed: callers only check if the count changes. test() orders the access to the data.
   std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
+  std::string text_at_timeout() override { return text_of_unmatched(); }
   base::Watch* watch() noexcept override { return this; }
   bool is_transfer() const noexcept override { return true; }
   /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use, except

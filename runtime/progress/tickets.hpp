@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -53,6 +54,8 @@ class TicketSource {
   /// The request of `ticket` was destroyed. If the operation is in flight, and its buffers may end with the request,
   /// the job ends. Never waits for another rank.
   virtual void dropped(Ticket, const char* /*call*/) noexcept {}
+  /// A clause for the error of a wait that reached its timeout. Empty: none.
+  virtual std::string text_at_timeout() { return {}; }
   /// Waits until the puts among its tickets are visible at their targets.
   virtual base::Status complete() noexcept { return {}; }
 };

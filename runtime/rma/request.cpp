@@ -1,6 +1,7 @@
 #include <hmc/request.hpp>
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/rma/window_core.hpp"
@@ -128,7 +129,8 @@ void Request::wait(Timeout timeout) {
     status = fabric.tickets.await(wire_, ticket_, note, fabric.resolve(timeout));  // steps don't restart this timeout
   }
   if (status.code != Code::timeout) return end(window, status);
-  throw_status(fabric, status, {operation_, peer_});  // after a timeout the request stays valid
+  const std::string more = source != nullptr ? source->text_at_timeout() : std::string();
+  throw_status(fabric, status, {operation_, peer_, 0, 0, false, more});  // the request stays valid
 }
 
 void Request::abandon() noexcept {
@@ -197,7 +199,10 @@ std::size_t Request::wait_any(std::span<Request> requests, Timeout timeout) {
     }
     if (status.code == Code::timeout && renewed) throw_timeout(requests, status);
     if (!status.ok() && status.code != Code::timeout) abandon_all(requests);
-    rma::require(fabric, status, {"Request::wait_any"});
+    std::string more;
+    for (std::size_t i = 0; status.code == Code::timeout && more.empty() && i < requests.size(); ++i)
+      if (auto* const source = fabric.tickets.source(requests[i].wire_)) more = source->text_at_timeout();
+    rma::require(fabric, status, {"Request::wait_any", -1, 0, 0, false, more});
   }
   requests[finished].end(requests[finished].window(), result);
   return finished;
