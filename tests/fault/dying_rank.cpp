@@ -6,11 +6,13 @@
 //          send | irecv | recv_part (the victim dies after the first pieces of its message)
 // A survivor prints "survivor R code CODE peer P after US us: TEXT" and exits with 0.
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +29,16 @@ using hmc::Window;
 constexpr std::uint64_t moment_at = 0;  ///< time of the victim's death, CLOCK_MONOTONIC
 constexpr std::uint64_t data_at = 4096;
 constexpr std::size_t data_bytes = std::size_t{1} << 20;
+/// Of a message that is on its way when its sender dies: its transfer takes far longer than its start.
+constexpr std::size_t long_bytes = std::size_t{1} << 30;
+
+/// Memory of which only the pages that are written take room.
+std::span<std::byte> untouched(std::size_t bytes) {
+  void* const memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  return {static_cast<std::byte*>(memory), bytes};
+}
 
 [[noreturn]] void die(Runtime& runtime, const std::string& how) {
   if (how == "kill_unreaped") ::kill(::getppid(), SIGSTOP);
@@ -58,7 +70,7 @@ void wait_in(Runtime& runtime, Window& win, const std::string& where, int victim
     forever([&] { request.test(); });
   }
   if (where == "recv") runtime.world().recv_bytes(memory.data(), 8, victim, 1);
-  if (where == "recv_part") runtime.world().recv_bytes(memory.data(), data_bytes, victim, 1);
+  if (where == "recv_part") runtime.world().recv_bytes(untouched(long_bytes).data(), long_bytes, victim, 1);
   if (where == "recv_any") runtime.world().recv_bytes(memory.data(), 8);
   if (where == "send") runtime.world().send_bytes(memory.data(), data_bytes, victim, 1);
   if (where == "irecv") runtime.world().irecv_bytes(memory.data(), 8, victim, 1).wait();
@@ -112,8 +124,10 @@ int main(int argc, char** argv) {
   for (int peer = 0; peer < runtime.size(); ++peer) win.put(peer, moment_at, &now, 8);
   win.flush();
   std::vector<hmc::Request> sent;
-  const std::vector<std::byte> memory(where == "recv_part" ? data_bytes : 0);
-  for (int peer = 0; peer < runtime.size() && !memory.empty(); ++peer)
-    if (peer != victim) sent.push_back(runtime.world().isend(memory, peer, 1));
+  if (where == "recv_part") {
+    const std::span<const std::byte> message = untouched(long_bytes);
+    for (int peer = 0; peer < runtime.size(); ++peer)
+      if (peer != victim) sent.push_back(runtime.world().isend(message, peer, 1));
+  }
   die(runtime, how);
 }
