@@ -1,8 +1,7 @@
 // A random program from a seed: verbs, collectives, teams and windows. Every rank verifies its bytes. soak.py runs it.
 //   --seed N, --set steps=N
-//   --set victim=R        rank R fails at a random moment of the run:
-//   --set how=kill|exit|stop|disconnect    SIGKILL; exit code 3; SIGSTOP for a random time; one TCP connection is
-//   closed
+//   --set victim=R        rank R fails in a step that the seed chooses, so that a seed replays its failure:
+//   --set how=kill|exit|stop|disconnect    SIGKILL; exit code 3; SIGSTOP for some time; one TCP connection is closed
 //   --set recover=1       on an error the ranks leave out those that died (shrink) and run another program; needs
 //   hmcrun --keep-going. They print "recovered SIZE".
 // On an error a rank prints "rank R code CODE peer P: TEXT" and exits with 0. Without an error it exits with 0, too.
@@ -49,11 +48,72 @@ struct TeamState {
   std::vector<std::unique_ptr<RandomVerbs>> windows;
 };
 
+/// Closes one TCP connection of this process, if it has any.
+void disconnect_one(std::uint64_t random) {
+  std::vector<int> found;
+  for (int fd = 3; fd < 1024; ++fd) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.ss_family == AF_INET)
+      found.push_back(fd);
+  }
+  if (!found.empty()) ::shutdown(found[random % found.size()], SHUT_RDWR);
+}
+
+/// The failure of a run's victim: in which step of the two programs it comes, and how long after the step's beginning,
+/// so that it also comes in the middle of a call.
+class Failure {
+ public:
+  Failure() = default;
+  Failure(std::string how, std::uint64_t seed, std::uint64_t steps) : how_(std::move(how)) {
+    std::mt19937_64 random(seed ^ 0x5eed);
+    countdown_ = 1 + random() % steps;
+    delay_ = std::chrono::microseconds(random() % 3 == 0 ? 0 : random() % 2000);
+    pause_ = std::chrono::milliseconds(random() % 300);
+    choice_ = random();
+  }
+
+  /// A step begins.
+  void step() {
+    if (how_.empty() || countdown_ == 0 || --countdown_ > 0) return;
+    if (delay_.count() == 0) return act();
+    std::thread([failure = *this] {
+      std::this_thread::sleep_for(failure.delay_);
+      failure.act();
+    }).detach();
+  }
+
+ private:
+  void act() const {
+    if (how_ == "kill") ::kill(::getpid(), SIGKILL);
+    if (how_ == "exit") std::_Exit(3);
+    if (how_ == "disconnect") disconnect_one(choice_);
+    if (how_ != "stop") return;
+    const pid_t self = ::getpid();
+    if (::fork() == 0) {
+      ::kill(self, SIGSTOP);
+      ::usleep(static_cast<useconds_t>(std::chrono::microseconds(pause_).count()));
+      ::kill(self, SIGCONT);
+      ::_exit(0);
+    }
+  }
+
+  std::string how_;
+  std::uint64_t countdown_ = 0;
+  std::chrono::microseconds delay_{};
+  std::chrono::milliseconds pause_{};
+  std::uint64_t choice_ = 0;
+};
+
 /// All ranks draw the same steps. A rank that isn't a member of a step's team skips the step.
 class RandomProgram {
  public:
-  RandomProgram(hmc::Runtime& runtime, std::uint64_t seed)
-      : rank_(runtime.rank()), seed_(seed), common_(seed), own_(seed * 1009 + static_cast<unsigned>(runtime.rank())) {
+  RandomProgram(hmc::Runtime& runtime, std::uint64_t seed, Failure& failure)
+      : rank_(runtime.rank()),
+        seed_(seed),
+        failure_(failure),
+        common_(seed),
+        own_(seed * 1009 + static_cast<unsigned>(runtime.rank())) {
     teams_.push_back({runtime.world(), {}});
   }
 
@@ -61,6 +121,7 @@ class RandomProgram {
     for (step_ = 0; step_ < steps; ++step_) {
       // A rank that enters late, or leaves the previous call late.
       if (own_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own_() % 2000));
+      failure_.step();
       step();
     }
     while (!teams_.empty()) close_team(teams_.size() - 1);
@@ -213,50 +274,17 @@ class RandomProgram {
 
   const int rank_;
   const std::uint64_t seed_;
+  Failure& failure_;
   std::uint64_t step_ = 0;
   std::mt19937_64 common_;  // the same numbers on every rank
   std::mt19937_64 own_;
   std::vector<TeamState> teams_;
 };
 
-/// Closes one TCP connection of this process, chosen at random. Returns false if it has none.
-bool disconnect_one(std::uint64_t random) {
-  std::vector<int> found;
-  for (int fd = 3; fd < 1024; ++fd) {
-    sockaddr_storage peer{};
-    socklen_t length = sizeof peer;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.ss_family == AF_INET)
-      found.push_back(fd);
-  }
-  return !found.empty() && ::shutdown(found[random % found.size()], SHUT_RDWR) == 0;
-}
-
-/// Makes this process fail at a random time within the run, also in the middle of a call.
-void fail_later(const std::string& how, std::uint64_t seed) {
-  std::mt19937_64 random(seed ^ 0x5eed);
-  const auto delay = std::chrono::microseconds(random() % 400'000);
-  const auto pause = std::chrono::milliseconds(random() % 300);
-  const std::uint64_t choice = random();
-  std::thread([how, delay, pause, choice] {
-    std::this_thread::sleep_for(delay);
-    if (how == "kill") ::kill(::getpid(), SIGKILL);
-    if (how == "exit") std::_Exit(3);
-    if (how == "disconnect")
-      while (!disconnect_one(choice)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (how != "stop") return;
-    const pid_t self = ::getpid();
-    if (::fork() == 0) {
-      ::kill(self, SIGSTOP);
-      ::usleep(static_cast<useconds_t>(std::chrono::microseconds(pause).count()));
-      ::kill(self, SIGCONT);
-      ::_exit(0);
-    }
-  }).detach();
-}
-
 void recover(TestRank& me) {
   me.runtime->world().shrink();
-  RandomProgram(*me.runtime, me.options.seed + 1).run(100);
+  Failure none;
+  RandomProgram(*me.runtime, me.options.seed + 1, none).run(100);
   std::printf("recovered %d\n", me.runtime->size());
   std::fflush(nullptr);
   me.runtime->close();
@@ -267,14 +295,15 @@ void recover(TestRank& me) {
 HMC_SPMD_TEST(Soak, random_program_verifies_its_bytes) {
   const std::uint64_t seed = me.options.seed;
   const std::string how = me.options.setting("how", "none");
-  if (how != "none" && std::stoi(me.options.setting("victim", "0")) == me.rank) fail_later(how, seed);
+  const std::uint64_t steps = std::stoull(me.options.setting("steps", "400"));
+  Failure failure;
+  if (how != "none" && std::stoi(me.options.setting("victim", "0")) == me.rank) failure = Failure(how, seed, 2 * steps);
   try {
-    const std::uint64_t steps = std::stoull(me.options.setting("steps", "400"));
-    RandomProgram(*me.runtime, seed).run(steps);
+    RandomProgram(*me.runtime, seed, failure).run(steps);
     // The world keeps its connections and its scratch. The same program again needs no more.
     me.runtime->world().barrier();
     const std::ptrdiff_t descriptors = open_descriptors();
-    RandomProgram(*me.runtime, seed).run(steps);
+    RandomProgram(*me.runtime, seed, failure).run(steps);
     HMC_CHECK_EQ(open_descriptors(), descriptors);
   } catch (const hmc::Error& error) {
     std::printf("rank %d code %s peer %d: %s\n", me.rank, name_of(error.code()), error.peer(), error.what());

@@ -2,7 +2,7 @@
 """Random programs from seeds, half of them with a failure: no hang, no wrong byte, no leftover, the right rank named.
 
 Usage: soak.py HMCRUN PROGRAM SECONDS [FIRST_SEED]
-       soak.py HMCRUN PROGRAM --seed N      replays one seed
+       soak.py HMCRUN PROGRAM --seed N      replays one seed: the same programs, and the failure in the same step
 """
 
 import os
@@ -75,7 +75,7 @@ def run(hmcrun, program, seed):
         if sizes != [left] * left or job.returncode:
             wrong.append(f"{left} ranks should continue, but these sizes were reported: {sizes}; status {job.returncode}")
         return finish(program, seed, what, job, wrong)
-    # A rank may end before its random moment; then the run ends well.
+    # A victim of the last step may close its Runtime before its failure; then the run ends well.
     if died and job.returncode not in (0, 137 if what["how"] == "kill" else 3):
         wrong.append(f"hmcrun ended with {job.returncode}")
     if died and job.returncode and len(errors) < what["ranks"] - 1:
