@@ -3,10 +3,12 @@
 
 unstable.py rerun RESULTS CTEST...   runs each failed entry of ctest's JUnit file RESULTS again, alone, three times, by the command
                                      CTEST... . An entry that passes each time is unstable; RESULTS then says so. Exit 1 unless
-                                     every failed entry is unstable.
+                                     every failed entry is unstable. HMC_RERUN=1 tells an entry with many long
+                                     checks (vm.suites) to run only those that failed.
 unstable.py total RESULTS...         prints the unstable entries with the output of their failure, the failed entries, and a last
                                      line with the numbers of all files. Exit 1 if an entry failed or more than two are unstable.
 """
+import os
 import re
 import subprocess
 import sys
@@ -33,7 +35,7 @@ def rerun(results, ctest):
         name = case.get("name")
         done = subprocess.run([*ctest, "-R", f"^{re.escape(name)}$", "--repeat", f"until-fail:{RUNS}", "--no-tests=error",
                                "--output-on-failure"],
-                              capture_output=True, text=True, check=False)
+                              env={**os.environ, "HMC_RERUN": "1"}, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             print(f"unstable: {name}: passed {RUNS} times alone")
             case.set("status", "unstable")
