@@ -21,9 +21,10 @@ class Allocation;
 /// existing programs.
 class HMC_API ConnBuffer {
  public:
-  /// Allocates `size` bytes on device `device_id` of `type`. MemoryType::DEFAULT: the accelerator's memory
-  /// if the machine has one, else host memory. Error{unsupported}, with the reason, if this machine has no such memory.
-  /// Error{out_of_memory}, before any memory is taken, if the machine or the cgroup has less host memory available.
+  /// Allocates `size` bytes on device `device_id` of `type`. Host memory accepts any `device_id` and ignores it.
+  /// MemoryType::DEFAULT: the accelerator's memory if the machine has one, else host memory. Error{unsupported}, with
+  /// the reason, if this machine has no such memory. Error{out_of_memory}, before any memory is taken, if the machine
+  /// or the cgroup has less host memory available.
   ConnBuffer(int device_id, std::size_t size, MemoryType type = MemoryType::DEFAULT);
   /// Uses existing memory without a copy, for example cudaMalloc's or a tensor's: `size` bytes from `address`, which is
   /// a multiple of 8. `mem_type` and `device_id` are detected. This ConnBuffer and windows over it keep `owner`; if it
@@ -39,7 +40,7 @@ class HMC_API ConnBuffer {
   /// The requested type; if that was DEFAULT, the actual type on this machine. DEFAULT after a move. If
   /// host_accessible(mem_type), the host can load and store through `ptr`.
   MemoryType mem_type = MemoryType::DEFAULT;
-  int device_id = -1;
+  int device_id = -1;  ///< as passed to the constructor, or as detected by borrow()
 
   /// Copies between this buffer, starting at byte `bias`, and other memory. The copy is complete at return. Failures:
   ///  - ERROR: the range exceeds the buffer, or a pointer is null

@@ -233,8 +233,8 @@ HMC_C_API hmc_code hmc_runtime_counters(hmc_runtime_t runtime, hmc_counters* cou
 HMC_C_API void hmc_runtime_abort(hmc_runtime_t runtime, int exit_code, const char* text);
 
 /* ---- ConnBuffer */
-/* Allocates memory, zeroed. Local. HMC_UNSUPPORTED if this machine has no such memory. HMC_OUT_OF_MEMORY if the machine
- * or the cgroup has less host memory available. */
+/* Allocates memory, zeroed. Local. Host memory ignores device_id. HMC_UNSUPPORTED if this machine has no such memory.
+ * HMC_OUT_OF_MEMORY if the machine or the cgroup has less host memory available. */
 HMC_C_API hmc_code hmc_buffer_create(int device_id, size_t size, hmc_memory_type type, hmc_buffer_t* buffer);
 /* Uses existing memory without a copy: see hmc::ConnBuffer::borrow. It must outlive the buffer and windows over it. */
 HMC_C_API hmc_code hmc_buffer_borrow(void* address, size_t size, hmc_buffer_t* buffer);

@@ -21,7 +21,9 @@ status_t to_older(const base::Status& status) noexcept {
 }  // namespace
 
 ConnBuffer::ConnBuffer(int on_device, std::size_t size, MemoryType type)
-    : ConnBuffer(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {}
+    : ConnBuffer(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {
+  device_id = on_device;
+}
 
 ConnBuffer::ConnBuffer(std::shared_ptr<memory::Allocation> allocation) : allocation_(std::move(allocation)) {
   ptr = allocation_->address;

@@ -38,7 +38,7 @@ class HostEvent final : public Event {
 
 void check_device(int device) {
   if (device != 0)
-    throw Error(Code::invalid_argument, "ConnBuffer", fmt::format("host memory has device 0 only, not {}", device));
+    throw Error(Code::invalid_argument, "host memory", fmt::format("host memory has device 0 only, not {}", device));
 }
 
 /// Binds pages before they are populated. Uses the numeric constants of mbind(2), because its header is part of
@@ -71,8 +71,8 @@ std::string HostProvider::why_not(Backing backing) const {
   return fmt::format("host has no {} memory; a device's provider does", name_of(backing));
 }
 
-std::shared_ptr<Allocation> HostProvider::allocate(int device, std::size_t bytes, Backing backing) const {
-  check_device(device);
+/// Programs pass the device of their accelerator also for host memory, so the number is ignored.
+std::shared_ptr<Allocation> HostProvider::allocate(int, std::size_t bytes, Backing backing) const {
   if (const std::string why = why_not(backing); !why.empty()) throw Error(Code::unsupported, "allocate", why);
   return allocate_at(bytes, {});
 }
