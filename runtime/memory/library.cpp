@@ -24,8 +24,13 @@ Library::Library(const LibraryNames& names) {
     open(file);
     if (handle_ != nullptr) return;
   }
-  // The loader's message only repeats the name and "No such file".
-  why_not_ = fmt::format("{} isn't on this machine", names.files[0]);
+  // The loader's message only repeats the last name and "No such file".
+  const auto base = [](std::string_view file) { return file.substr(0, file.find(".so")); };
+  std::string tried = names.files[0];
+  for (std::size_t i = 1; i < names.files.size() && names.files[i] != nullptr; ++i)
+    if (base(names.files[i]) != base(names.files[i - 1])) tried += fmt::format(", {}", names.files[i]);
+  why_not_ = tried == names.files[0] ? fmt::format("{} isn't on this machine", tried)
+                                     : fmt::format("none of {} is on this machine", tried);
 }
 
 bool Library::is_loaded(const LibraryNames& names) noexcept {

@@ -7,6 +7,7 @@
 #include <hmc/window.hpp>
 
 #include "runtime/memory/host.hpp"
+#include "runtime/memory/library.hpp"
 #include "tests/unit/memory/fake.hpp"
 
 namespace hmc::memory {
@@ -134,6 +135,13 @@ TEST_F(ConnBufferKinds, unavailable_kind_reports_the_reason) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unsupported);
   }
+}
+
+TEST(LibraryReason, names_every_library_that_was_tried) {
+  const Library one({"HMC_TEST_LIBRARY", {"libhmc_none.so.1", "libhmc_none.so"}});
+  EXPECT_EQ(one.why_not(), "libhmc_none.so.1 isn't on this machine");
+  const Library several({"HMC_TEST_LIBRARY", {"libhmc_none.so.1", "libhmc_other.so", "libhmc_other.so.5"}});
+  EXPECT_EQ(several.why_not(), "none of libhmc_none.so.1, libhmc_other.so is on this machine");
 }
 
 TEST_F(ConnBufferKinds, every_kind_supports_a_window) {
