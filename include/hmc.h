@@ -1,13 +1,37 @@
 // The API of HMC's older library, implemented by this library. For C++14 and later. May be included together with
-// <hmc/hmc.hpp>.
+// <hmc/hmc.hpp>. <mem.h> and <status.h> are other names of this header.
 #pragma once
 
+// The older header also included the headers of the vendor for which its program was compiled.
+#if defined(ENABLE_CUDA)
+#include <cuda_runtime.h>
+#elif defined(ENABLE_ROCM)
+#include <hip/hip_runtime.h>
+#elif defined(ENABLE_MUSA)
+#include <musa_runtime.h>
+#elif defined(ENABLE_NEUWARE)
+#include <cnrt.h>
+#endif
+#include <unistd.h>
+
+// Programs rely on it for all of these.
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <memory>
+#include <mutex>
+#include <queue>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <hmc/communicator.hpp>
@@ -26,20 +50,56 @@ HMC_API MemoryType memory_supported();
 /// memory, and hmcinfo reports the reason.
 HMC_API bool memory_dmabuf_supported();
 
-/// Allocates and copies memory of one device. No function throws. Threads: any, except setDeviceIdAndMemoryType.
+#define ACCEL_PAGE_SIZE (64 * 1024)
+typedef std::uint64_t CNaddr;  ///< a device address
+
+/// The interface to the memory of one device: what Memory::createMemoryClass() returns.
+class HMC_API MemoryBase {
+ public:
+  MemoryBase(int on_device, MemoryType type) : device_id(on_device), mem_type(type) {}
+  virtual ~MemoryBase();
+  MemoryBase(const MemoryBase&) = delete;
+  MemoryBase& operator=(const MemoryBase&) = delete;
+
+  /// As the functions of Memory.
+  virtual status_t init() = 0;
+  virtual status_t free() = 0;
+  virtual status_t allocateBuffer(void** addr, std::size_t size) = 0;
+  virtual status_t allocatePeerableBuffer(void** addr, std::size_t size) = 0;
+  virtual status_t freeBuffer(void* addr) = 0;
+  virtual status_t copyHostToDevice(void* dest, const void* src, std::size_t size) = 0;
+  virtual status_t copyDeviceToHost(void* dest, const void* src, std::size_t size) = 0;
+  virtual status_t copyDeviceToDevice(void* dest, const void* src, std::size_t size) = 0;
+
+ protected:
+  int device_id;
+  MemoryType mem_type;
+};
+
+/// Allocates and copies memory of one device. The constructor, createMemoryClass and setDeviceIdAndMemoryType throw
+/// Error{unsupported}, a std::runtime_error, with the reason, if this machine has no memory of the given type. No other
+/// function throws. Threads: any, except setDeviceIdAndMemoryType, init and free.
 class HMC_API Memory {
  public:
-  /// On failure getInitStatus() and all other calls return the status of the failure.
+  /// If there is no such device, getInitStatus() and all other calls return the status of the failure. Host memory
+  /// accepts any `device_id` and ignores it.
   Memory(int device_id, MemoryType mem_type = MemoryType::DEFAULT);
   ~Memory();  ///< frees the buffers that are still allocated
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
+  /// A separate object for the same device and memory of `mem_type`. Null for DEFAULT.
+  std::unique_ptr<MemoryBase> createMemoryClass(MemoryType mem_type);
+  /// Tests the device again, and returns the new getInitStatus().
+  status_t init();
+  /// Frees the buffers that are still allocated. Later calls may allocate again.
+  status_t free();
+
   /// Zeroed memory. ERROR if the machine or the cgroup hasn't enough, or `addr` is null.
   status_t allocateBuffer(void** addr, std::size_t size);
   /// Memory that other devices and processes of this node can map, if the driver supports that; else as allocateBuffer.
   status_t allocatePeerableBuffer(void** addr, std::size_t size);
-  /// NOT_FOUND if this object hasn't allocated the address.
+  /// NOT_FOUND if this object hasn't allocated the address. Null: ERROR for host memory, else SUCCESS.
   status_t freeBuffer(void* addr);
 
   /// Blocking copies. Pointers of any kind are accepted; the name states the intended direction.
@@ -47,7 +107,7 @@ class HMC_API Memory {
   status_t copyDeviceToHost(void* dest, const void* src, std::size_t size);
   status_t copyDeviceToDevice(void* dest, const void* src, std::size_t size);
 
-  /// Later calls use this device. Buffers that are already allocated stay valid.
+  /// Later calls use this device. Buffers that are already allocated stay valid. If it throws, nothing has changed.
   status_t setDeviceIdAndMemoryType(int device_id, MemoryType mem_type = MemoryType::DEFAULT);
   MemoryType getMemoryType() const;  ///< the actual type if DEFAULT was requested
   status_t getInitStatus() const;

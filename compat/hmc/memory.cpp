@@ -67,18 +67,58 @@ struct Memory::State {
   }
 };
 
+MemoryBase::~MemoryBase() = default;
+
+namespace {
+
+class MemoryOfType final : public MemoryBase {
+ public:
+  MemoryOfType(int on_device, MemoryType type) : MemoryBase(on_device, type), memory_(on_device, type) {}
+  status_t init() override { return memory_.init(); }
+  status_t free() override { return memory_.free(); }
+  status_t allocateBuffer(void** addr, std::size_t size) override { return memory_.allocateBuffer(addr, size); }
+  status_t allocatePeerableBuffer(void** addr, std::size_t size) override {
+    return memory_.allocatePeerableBuffer(addr, size);
+  }
+  status_t freeBuffer(void* addr) override { return memory_.freeBuffer(addr); }
+  status_t copyHostToDevice(void* dest, const void* src, std::size_t size) override {
+    return memory_.copyHostToDevice(dest, src, size);
+  }
+  status_t copyDeviceToHost(void* dest, const void* src, std::size_t size) override {
+    return memory_.copyDeviceToHost(dest, src, size);
+  }
+  status_t copyDeviceToDevice(void* dest, const void* src, std::size_t size) override {
+    return memory_.copyDeviceToDevice(dest, src, size);
+  }
+
+ private:
+  Memory memory_;
+};
+
+}  // namespace
+
 Memory::Memory(int device_id, MemoryType mem_type) : state_(new State) {
   (void)setDeviceIdAndMemoryType(device_id, mem_type);
 }
 Memory::~Memory() = default;
 
+std::unique_ptr<MemoryBase> Memory::createMemoryClass(MemoryType mem_type) {
+  if (mem_type == MemoryType::DEFAULT) return nullptr;
+  return std::make_unique<MemoryOfType>(state_->device, mem_type);
+}
+
 status_t Memory::setDeviceIdAndMemoryType(int device_id, MemoryType mem_type) {
+  const memory::Provider& provider = memory::provider_for(mem_type);  // throws
+  state_->provider = &provider;
+  state_->type = memory::type_of(provider, memory::backing_for(mem_type));
   state_->device = device_id;
-  state_->type = mem_type;
+  return init();
+}
+
+status_t Memory::init() {
   try {
-    state_->provider = &memory::provider_for(mem_type);
-    state_->type = memory::type_of(*state_->provider, memory::backing_for(mem_type));
-    (void)state_->provider->allocate(device_id, 1, memory::backing_for(mem_type));  // fails if there is no such device
+    // Fails if there is no such device.
+    (void)state_->provider->allocate(state_->device, 1, memory::backing_for(state_->type));
     state_->init = status_t::SUCCESS;
   } catch (const Error& error) {
     state_->init = older(error.code());
@@ -86,6 +126,13 @@ status_t Memory::setDeviceIdAndMemoryType(int device_id, MemoryType mem_type) {
     state_->init = status_t::ERROR;
   }
   return state_->init;
+}
+
+status_t Memory::free() {
+  std::map<void*, std::shared_ptr<memory::Allocation>> freed;
+  const std::lock_guard guard(state_->mutex);
+  freed.swap(state_->buffers);
+  return status_t::SUCCESS;
 }
 
 status_t Memory::allocateBuffer(void** addr, std::size_t size) {
@@ -99,7 +146,7 @@ status_t Memory::allocatePeerableBuffer(void** addr, std::size_t size) {
 }
 
 status_t Memory::freeBuffer(void* addr) {
-  if (addr == nullptr) return status_t::SUCCESS;
+  if (addr == nullptr) return state_->type == MemoryType::CPU ? status_t::ERROR : status_t::SUCCESS;
   const std::lock_guard guard(state_->mutex);
   return state_->buffers.erase(addr) == 1 ? status_t::SUCCESS : status_t::NOT_FOUND;
 }

@@ -20,6 +20,7 @@ enum class MemoryType : int {
   CAMBRICON_MLU = 4,
   MOORE_GPU = 5,
   ASCEND_NPU = 6,
+  HUAWEI_ASCEND_NPU = ASCEND_NPU,  ///< the name in the first version of <hmc.h>
   OPENCL = 7,
   // Memory that both the host and the vendor's devices can load from and store to. PINNED memory is page-locked host
   // memory. MANAGED memory migrates between the host and a device.

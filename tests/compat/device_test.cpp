@@ -178,6 +178,20 @@ TEST_P(OnDevice, threads_of_one_communicator_and_peers_that_connect_and_disconne
   EXPECT_EQ(failures, 0);
 }
 
+TEST(OlderMemory, of_a_device_that_is_missing_has_the_status_of_the_failure) {
+  Memory memory(99, MemoryType::NVIDIA_GPU);
+  EXPECT_EQ(memory.getInitStatus(), ERROR);
+  void* address = &memory;
+  EXPECT_EQ(memory.allocateBuffer(&address, 1), ERROR);
+  EXPECT_EQ(address, nullptr);
+  EXPECT_EQ(memory.init(), ERROR);
+  EXPECT_EQ(memory.setDeviceIdAndMemoryType(0, MemoryType::NVIDIA_GPU), SUCCESS);
+  EXPECT_EQ(memory.allocateBuffer(&address, 1), SUCCESS);
+  EXPECT_EQ(memory.freeBuffer(nullptr), SUCCESS);  // as the vendors' functions
+  EXPECT_EQ(memory.free(), SUCCESS);
+  EXPECT_EQ(memory.freeBuffer(address), NOT_FOUND);
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<OnDevice::ParamType>& info) {
   const auto kind = [](MemoryType type) { return type == MemoryType::CPU ? "host" : "device"; };
   const std::string wire = std::get<0>(info.param);

@@ -1,0 +1,3 @@
+// Memory of HMC's older library, under the name of its header.
+#pragma once
+#include <hmc.h>
