@@ -1,11 +1,17 @@
-// A program of the older API, compiled as C++14, C++17 and C++20. As C++20 it also includes the newer API.
+// A program of the older API, compiled as C++14, C++17 and C++20. As C++20 it also includes the newer API. The quoted
+// headers are named as in the older library's performance programs.
 #include <hmc.h>
+#include <mem.h>
+#include <status.h>
 #if __cplusplus >= 202002L
 #include <hmc/hmc.hpp>
 #endif
 
 #include <cstdio>
 #include <vector>
+
+#include "../src/memories/mem_type.h"
+#include "../src/resource_manager/gpu_interface.h"
 
 using namespace hmc;
 
@@ -29,11 +35,23 @@ int main() {
   if (buffer->mem_type != MemoryType::CPU || buffer->device_id != 0 || buffer->buffer_size != 4096)
     return fail("fields");
   try {
-    ConnBuffer none(7, 1, MemoryType::CPU);
-    return fail("device 7");
+    ConnBuffer none(0, 1, static_cast<MemoryType>(99));
+    return fail("type 99");
   } catch (const Error& error) {
-    if (error.code() != Code::invalid_argument) return fail("code");
+    if (error.code() != Code::unsupported) return fail("code");
   }
+
+  HostMemory host(0, MemoryType::CPU);
+  void* first = nullptr;
+  int second = 0;
+  const int number = 1234567;
+  if (host.allocateBuffer(&first, sizeof number) != status_t::SUCCESS) return fail("allocateBuffer");
+  if (host.copyHostToDevice(first, &number, sizeof number) != status_t::SUCCESS) return fail("copyHostToDevice");
+  if (host.copyDeviceToHost(&second, first, sizeof number) != status_t::SUCCESS || second != number)
+    return fail("copyDeviceToHost");
+  if (host.freeBuffer(first) != status_t::SUCCESS || host.free() != status_t::SUCCESS) return fail("freeBuffer");
+  if (gpuSetDevice(0) != status_t::UNSUPPORT) return fail("gpuSetDevice");
+  logInfo("%d bytes were copied", static_cast<int>(sizeof number));
 
   CtrlSocketManager& control = CtrlSocketManager::instance();
   const std::string path = CtrlSocketManager::udsPathFor(".", static_cast<CtrlSocketManager::CtrlId>(__cplusplus));

@@ -55,7 +55,7 @@ ALLOWED = {
     "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "job/machine_model.hpp"],
     "job": ANY,  # the composition root
     "capi": [PUBLIC, "runtime/base"],
-    "include/hmc.h": [PUBLIC],  # the older API
+    "include/hmc.h": [PUBLIC],  # the older API; mem.h and status.h are other names of it
     "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "bootstrap/tcp", "job/wires.hpp"],
     "compat/hamr": [PUBLIC],  # headers that are installed
     "compat/memfabric": [PUBLIC],  # a library of its own
