@@ -190,10 +190,16 @@ class HMC_API CtrlSocketManager {
   void closeAll();
 
   // ---- the older calls: they name a peer by the IP of its end of the connection
-  bool startServer(const std::string& bindIp, std::uint16_t port = 5555) { return start(bindIp, port); }
+  /// The port of all calls below that have none: HMC_CTRL_PORT, or 5555.
+  static std::uint16_t port();
+  bool startServer(const std::string& bindIp) { return start(bindIp, port()); }
+  bool startServer(const std::string& bindIp, std::uint16_t at_port) { return start(bindIp, at_port); }
   void stopServer() { stop(); }
   /// Connects if there is no connection yet. Returns the socket, which the library owns; -1 on failure.
-  int getCtrlSockFd(const std::string& ip, std::uint16_t port = 5555);
+  int getCtrlSockFd(const std::string& ip) { return getCtrlSockFd(ip, port()); }
+  int getCtrlSockFd(const std::string& ip, std::uint16_t at_port);
+  /// Sends and receives connect to ip:port() first, if no peer has this IP. A receive in a process that listens waits
+  /// for the peer instead.
   bool sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
                    std::uint16_t flags = 0);
   bool recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include <hmc/error.hpp>
@@ -68,6 +69,16 @@ CtrlTransport transport_of(const std::string& text) {
   if (text == "tcp") return CtrlTransport::tcp;
   if (text == "uds") return CtrlTransport::uds;
   throw Error(Code::invalid_config, "CTRL_TRANSPORT", fmt::format("'{}' isn't one of: tcp, uds", text));
+}
+
+std::uint16_t port_of(const std::string& text) {
+  constexpr std::uint16_t standard_port = 5555;
+  if (text.empty()) return standard_port;
+  std::uint16_t port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, port);
+  if (error == std::errc{} && stop == end && port != 0) return port;
+  throw Error(Code::invalid_config, "HMC_CTRL_PORT", fmt::format("'{}' isn't one of: 1..65535", text));
 }
 
 struct Introduction {
@@ -145,7 +156,8 @@ ControlPlane::ControlPlane()
     : env_(base::Env::from_process()),
       log_(env_.log),
       access_(Access::of(env_, "hmc control")),
-      transport_(transport_of(base::Env::library("CTRL_TRANSPORT"))) {}
+      transport_(transport_of(base::Env::library("CTRL_TRANSPORT"))),
+      port_(port_of(base::Env::library("HMC_CTRL_PORT"))) {}
 ControlPlane::~ControlPlane() { stop(); }
 
 void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::string& path) {
@@ -185,6 +197,7 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   }
   const std::lock_guard guard(mutex_);
   listens_ = true;
+  listener_port_ = port;
 }
 
 void ControlPlane::stop() {
@@ -202,6 +215,11 @@ void ControlPlane::stop() {
 bool ControlPlane::listens() {
   const std::lock_guard guard(mutex_);
   return listens_;
+}
+
+bool ControlPlane::listens_at(const std::string& ip, std::uint16_t port) {
+  const std::lock_guard guard(mutex_);
+  return listens_ && listener_port_ == port && is_own(ip);
 }
 
 std::string ControlPlane::refusal_of(int socket) { return access_.refusal_of(socket); }

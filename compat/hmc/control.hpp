@@ -50,6 +50,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   void start(const std::string& ip, std::uint16_t port, const std::string& path);
   void stop();
   bool listens();
+  /// True if a connection to this address would reach this process.
+  bool listens_at(const std::string& ip, std::uint16_t port);
   /// `mine`: this process's name at the peer; empty: the IP of this end of the connection.
   void connect(const std::string& name, base::UniqueFd socket, const std::string& mine);
   /// Connects by the Unix socket that the peer opens beside its TCP listener, if the IP is this machine's and
@@ -62,6 +64,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   void close_all();
   std::chrono::nanoseconds timeout() const { return env_.timeout_or(default_timeout); }
   base::Deadline deadline() const { return base::Deadline::after(timeout()); }
+  /// HMC_CTRL_PORT.
+  std::uint16_t port() const noexcept { return port_; }
   const base::Log& log() const noexcept { return log_; }
   const Access& access() const noexcept { return access_; }
 
@@ -79,11 +83,13 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   const base::Log log_;
   const Access access_;
   const CtrlTransport transport_;
+  const std::uint16_t port_;
   std::mutex serving_;  // start and stop
   std::unique_ptr<SocketFile> file_;
   std::unique_ptr<bootstrap::PeerLoop> loop_;
   std::mutex mutex_;
   bool listens_ = false;
+  std::uint16_t listener_port_ = 0;  // 0: no TCP
   std::condition_variable changed_;
   std::map<std::string, std::shared_ptr<ControlLink>> links_;  // by name, as
   std::map<std::string, std::uint64_t> closes_;

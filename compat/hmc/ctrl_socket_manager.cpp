@@ -43,35 +43,66 @@ class CtrlSocketManager::State {
 
   status_t send(const std::string& name, CtrlMsgType type, const void* payload, std::size_t bytes,
                 std::uint16_t flags) {
-    return attempt([&] {
-      if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0))
-        throw Error(
-            Code::invalid_argument, "control",
-            fmt::format("the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes, bytes));
-      const auto link = plane.find(name, false);
-      if (link == nullptr) return base::Status::failure(Code::not_found, "no peer has this name");
-      return link->send(packed(type, flags, payload, bytes), plane.deadline());
-    });
+    return attempt([&] { return try_send(plane.find(name, false), type, payload, bytes, flags); });
   }
 
   status_t receive(const std::string& name, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
     return attempt([&] {
       const auto deadline = plane.deadline();
-      const auto link = plane.find(name, true);
-      if (link == nullptr)
-        return deadline.expired() ? base::Status::failure(Code::timeout, "the peer hasn't connected in time")
-                                  : base::Status::failure(Code::not_found, "no peer has this name");
-      base::Bytes message;
-      if (const base::Status status = link->receive(message, deadline); !status.ok()) return status;
-      base::ByteReader in(message);
-      header.type = in.number<std::uint16_t>();
-      header.flags = in.number<std::uint16_t>();
-      header.length = static_cast<std::uint32_t>(in.left());
-      const base::ByteView bytes = in.raw(in.left());
-      payload.resize(bytes.size());
-      if (!bytes.empty()) std::memcpy(payload.data(), bytes.data(), bytes.size());
-      return in.complete() ? base::Status{} : base::Status::failure(Code::error, "a message is malformed");
+      return try_receive(plane.find(name, true), header, payload, deadline);
     });
+  }
+
+  // ---- the older calls: they connect if no peer has this IP
+
+  status_t send_to_ip(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t bytes,
+                      std::uint16_t flags) {
+    return attempt([&] { return try_send(connected(ip, plane.port()), type, payload, bytes, flags); });
+  }
+
+  status_t receive_from_ip(const std::string& ip, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
+    if (plane.listens()) return receive(by_ip(ip), header, payload);
+    return attempt([&] {
+      const auto deadline = plane.deadline();
+      return try_receive(connected(ip, plane.port()), header, payload, deadline);
+    });
+  }
+
+  /// Throws Error.
+  std::shared_ptr<compat::ControlLink> connected(const std::string& ip, std::uint16_t port) {
+    const std::string name = by_ip(ip);
+    auto link = plane.find(name, false);
+    if (link != nullptr || plane.listens_at(ip, port)) return link;
+    plane.connect_tcp(name, ip, port, "");
+    return plane.find(name, false);
+  }
+
+ private:
+  base::Status try_send(const std::shared_ptr<compat::ControlLink>& link, CtrlMsgType type, const void* payload,
+                        std::size_t bytes, std::uint16_t flags) {
+    if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0))
+      throw Error(
+          Code::invalid_argument, "control",
+          fmt::format("the payload is null, or is longer than {} bytes: {}", compat::longest_message_bytes, bytes));
+    if (link == nullptr) return base::Status::failure(Code::not_found, "no peer has this name");
+    return link->send(packed(type, flags, payload, bytes), plane.deadline());
+  }
+
+  static base::Status try_receive(const std::shared_ptr<compat::ControlLink>& link, CtrlMsgHeader& header,
+                                  std::vector<std::uint8_t>& payload, base::Deadline deadline) {
+    if (link == nullptr)
+      return deadline.expired() ? base::Status::failure(Code::timeout, "the peer hasn't connected in time")
+                                : base::Status::failure(Code::not_found, "no peer has this name");
+    base::Bytes message;
+    if (const base::Status status = link->receive(message, deadline); !status.ok()) return status;
+    base::ByteReader in(message);
+    header.type = in.number<std::uint16_t>();
+    header.flags = in.number<std::uint16_t>();
+    header.length = static_cast<std::uint32_t>(in.left());
+    const base::ByteView bytes = in.raw(in.left());
+    payload.resize(bytes.size());
+    if (!bytes.empty()) std::memcpy(payload.data(), bytes.data(), bytes.size());
+    return in.complete() ? base::Status{} : base::Status::failure(Code::error, "a message is malformed");
   }
 };
 
@@ -166,12 +197,14 @@ bool CtrlSocketManager::recvU64(CtrlId peer_id, std::uint64_t& v) {
 void CtrlSocketManager::close(CtrlId peer_id) { state_->plane.close(by_id(peer_id)); }
 void CtrlSocketManager::closeAll() { state_->plane.close_all(); }
 
-int CtrlSocketManager::getCtrlSockFd(const std::string& ip, std::uint16_t port) {
+std::uint16_t CtrlSocketManager::port() { return instance().state_->plane.port(); }
+
+int CtrlSocketManager::getCtrlSockFd(const std::string& ip, std::uint16_t at_port) {
   int fd = -1;
   (void)state_->attempt([&] {
-    auto link = state_->plane.find(by_ip(ip), false);
-    if (link == nullptr || !link->alive()) {
-      state_->plane.connect_tcp(by_ip(ip), ip, port, "");
+    auto link = state_->connected(ip, at_port);
+    if (link != nullptr && !link->alive()) {
+      state_->plane.connect_tcp(by_ip(ip), ip, at_port, "");
       link = state_->plane.find(by_ip(ip), false);
     }
     fd = link == nullptr ? -1 : link->fd();
@@ -182,10 +215,10 @@ int CtrlSocketManager::getCtrlSockFd(const std::string& ip, std::uint16_t port) 
 
 bool CtrlSocketManager::sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
                                     std::uint16_t flags) {
-  return state_->send(by_ip(ip), type, payload, len, flags) == status_t::SUCCESS;
+  return state_->send_to_ip(ip, type, payload, len, flags) == status_t::SUCCESS;
 }
 bool CtrlSocketManager::recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload) {
-  return state_->receive(by_ip(ip), hdr, payload) == status_t::SUCCESS;
+  return state_->receive_from_ip(ip, hdr, payload) == status_t::SUCCESS;
 }
 bool CtrlSocketManager::sendCtrlInt(const std::string& ip, int value) {
   return sendCtrlMsg(ip, CTRL_INT, &value, sizeof value);

@@ -32,6 +32,7 @@ constexpr auto table = std::to_array<EnvVar>({
     {"HMC_RDMA_QPS", "1..8", "1", "queue pairs per peer, over which the verbs wire distributes large transfers"},
     {"CTRL_TRANSPORT", "tcp, uds", "a Unix socket on one machine, else TCP",
      "force the sockets of CtrlSocketManager (<hmc.h>)"},
+    {"HMC_CTRL_PORT", "1..65535", "5555", "the port of CtrlSocketManager's calls that have none (<hmc.h>)"},
     {"HMC_TCP_CONGESTION", "auto, system", "auto",
      "auto: reno instead of bbr on loopback and within one IP network; system: the system's default"},
     {"HMC_LOG", "error, warn, info, debug", "warn", "the log level on stderr"},

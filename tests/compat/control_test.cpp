@@ -444,6 +444,40 @@ TEST_F(CompatControl, the_older_form_names_peers_by_ip) {
   control().stopServer();
 }
 
+TEST_F(CompatControl, the_older_calls_connect_by_themselves_to_the_standard_port) {
+  ::setenv("HMC_CTRL_PORT", std::to_string(port).c_str(), 1);
+  const Pipe listens;
+  Child sends([&] {
+    int value = 0;
+    return listens.get() == 1 && control().sendCtrlInt("127.0.0.1", 42) && control().recvCtrlInt("127.0.0.1", value) &&
+           value == 43;
+  });
+  EXPECT_EQ(CtrlSocketManager::port(), port);
+  ASSERT_TRUE(control().startServer("127.0.0.1"));
+  listens.put(1);
+  int value = 0;
+  EXPECT_TRUE(control().recvCtrlInt("127.0.0.1", value));
+  EXPECT_EQ(value, 42);
+  EXPECT_TRUE(control().sendCtrlInt("127.0.0.1", 43));
+  EXPECT_TRUE(sends.join());
+  ::unsetenv("HMC_CTRL_PORT");
+}
+
+TEST_F(CompatControl, a_receive_by_ip_connects_by_itself_and_a_listener_not_to_itself) {
+  ::setenv("HMC_CTRL_PORT", std::to_string(port).c_str(), 1);
+  const Pipe listens;
+  Child receives([&] {
+    int value = 0;
+    return listens.get() == 1 && control().recvCtrlInt("127.0.0.1", value) && value == 5;
+  });
+  ASSERT_TRUE(control().startServer("127.0.0.1"));
+  EXPECT_FALSE(control().sendCtrlInt("127.0.0.1", 4));  // the address is its own, and no peer has connected yet
+  listens.put(1);
+  while (!control().sendCtrlInt("127.0.0.1", 5)) std::this_thread::yield();
+  EXPECT_TRUE(receives.join());
+  ::unsetenv("HMC_CTRL_PORT");
+}
+
 /// The address family of the client's socket; -1 if there is no connection.
 int family_of(const std::string& ip, std::uint16_t port) {
   int domain = -1;
