@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include <hmc.h>
 
 #include "job/wires.hpp"
@@ -20,6 +23,7 @@ namespace {
 
 constexpr std::size_t default_chunk_bytes = std::size_t{4} << 20;
 constexpr auto longest_connect = std::chrono::seconds(30);
+constexpr std::uint64_t no_transfer = 0;  // DataPlane's ids begin with 1
 
 /// The wires for peers on other nodes, in order of preference.
 std::vector<std::string> wires_for(ConnType type, const base::Env& env, const base::Log& log) {
@@ -70,8 +74,10 @@ Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
 status_t Communicator::Core::report(const char* operation, Code code, std::string_view what) noexcept {
   const status_t status = to_status(code);
   try {
-    // The caller expects these two in normal operation.
-    if (status == status_t::TIMEOUT || status == status_t::NOT_FOUND)
+    // The caller expects these two in normal operation, except that a server is missing.
+    const bool expected =
+        status == status_t::NOT_FOUND || (status == status_t::TIMEOUT && std::string_view(operation) != "connectTo");
+    if (expected)
       log.info("{}: {}", operation, what);
     else
       log.warn("{}: {}", operation, what);
@@ -179,6 +185,7 @@ status_t Communicator::getNB(std::string ip, std::uint16_t port, std::size_t loc
 status_t Communicator::wait(std::uint64_t wr_id) { return wait(wr_id, core_->timeout); }
 
 status_t Communicator::wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout) {
+  if (wr_id == no_transfer) return status_t::SUCCESS;
   return core_->run("wait", [&] {
     Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
     if (plane == nullptr) return Status::failure(Code::not_found, "no transfer in flight has this id");
@@ -190,10 +197,13 @@ status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids) { return w
 
 status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids, std::chrono::nanoseconds timeout) {
   return core_->run("wait", [&] {
+    std::vector<std::uint64_t> started;
+    std::copy_if(wr_ids.begin(), wr_ids.end(), std::back_inserter(started),
+                 [](std::uint64_t each) { return each != no_transfer; });
     Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
     if (plane == nullptr)
-      return wr_ids.empty() ? Status{} : Status::failure(Code::not_found, "no transfer in flight has this id");
-    return plane->data.wait(wr_ids, Deadline::after(timeout));
+      return started.empty() ? Status{} : Status::failure(Code::not_found, "no transfer in flight has this id");
+    return plane->data.wait(started, Deadline::after(timeout));
   });
 }
 
@@ -293,13 +303,14 @@ status_t Communicator::ctrlSend(CtrlId peer, std::uint64_t tag) {
 }
 
 status_t Communicator::ctrlRecv(CtrlId peer, std::uint64_t* tag) {
-  if (tag == nullptr) return status_t::INVALID_CONFIG;
+  std::uint64_t unused = 0;
+  std::uint64_t& into = tag != nullptr ? *tag : unused;
   return core_->with_manager("ctrlRecv", [&](CtrlSocketManager& manager) {
     CtrlMsgHeader header{};
     std::vector<std::uint8_t> bytes;
     const status_t status = manager.try_recv(peer, header, bytes);
     if (status != status_t::SUCCESS) return status;
-    return manager.unpack(header, bytes, CTRL_INT, tag, sizeof *tag) ? status_t::SUCCESS : status_t::ERROR;
+    return manager.unpack(header, bytes, CTRL_INT, &into, sizeof into) ? status_t::SUCCESS : status_t::ERROR;
   });
 }
 
@@ -382,16 +393,21 @@ status_t Communicator::connectTo(std::string ip, std::uint16_t port, ConnType co
 }
 
 status_t Communicator::disConnect(const std::string& ip, std::uint16_t port, ConnType) {
-  return core_->with_peer("disConnect", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    plane.peers.disconnect(peer);
+  return core_->run("disConnect", [&] {
+    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
+    const auto peer = plane != nullptr ? plane->peers.find(PeerName{ip, port}) : nullptr;
+    if (peer != nullptr) plane->peers.disconnect(peer);
     return Status{};
   });
 }
 
 status_t Communicator::disConnect(std::string ip, ConnType) {
-  return core_->with_peer("disConnect", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    plane.peers.disconnect(peer);
-    return Status{};
+  return core_->run("disConnect", [&] {
+    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
+    const auto peer = plane != nullptr ? plane->peers.find(ip) : nullptr;
+    if (peer != nullptr) plane->peers.disconnect(peer);
+    const bool is_ambiguous = peer == nullptr && plane != nullptr && plane->peers.knows(ip);
+    return is_ambiguous ? Status::failure(Code::not_found, "several peers have this IP") : Status{};
   });
 }
 

@@ -103,6 +103,27 @@ std::optional<Introduction> decode_introduction(base::ByteView bytes) {
   return theirs;
 }
 
+/// Logs once, after a second, that a connection isn't there yet.
+class LateNotice {
+ public:
+  LateNotice(const base::Log& log, std::string at, base::Deadline limit)
+      : log_(log), at_(std::move(at)), limit_(limit) {}
+  void update() {
+    if (given_ || !silent_.expired() || limit_.expired()) return;
+    given_ = true;
+    log_.warn("control: no process accepts connections at {} yet; trying for another {} s", at_, whole_seconds(limit_));
+  }
+  /// For calls that block.
+  std::chrono::nanoseconds left() const { return given_ ? limit_.left() : std::min(silent_.left(), limit_.left()); }
+
+ private:
+  const base::Log& log_;
+  const std::string at_;
+  const base::Deadline limit_;
+  const base::Deadline silent_ = base::Deadline::after(std::chrono::seconds(1));
+  bool given_ = false;
+};
+
 /// The next frame before the deadline; nullopt if the connection has ended.
 std::optional<Frame> await_frame(ControlConnection& connection, base::Deadline deadline) {
   std::vector<base::UniqueFd> fds;
@@ -303,7 +324,9 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
   base::UniqueFd socket;
   Code code = Code::timeout;
   std::string why;
+  LateNotice notice(log_, with_port(ip, port), limit);
   do {
+    notice.update();
     if (near) {
       // The listener may have bound this IP, or all.
       for (const std::string& bound : {ip, std::string("0.0.0.0"), std::string("::"), std::string()})
@@ -315,8 +338,9 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
       continue;
     }
     try {
-      const std::chrono::nanoseconds turn = near ? std::chrono::milliseconds(20) : limit.left();
-      socket = bootstrap::connect_tcp(with_port(ip, port), base::Deadline::after(std::min(turn, limit.left())));
+      std::chrono::nanoseconds turn = notice.left();
+      if (near) turn = std::min<std::chrono::nanoseconds>(turn, std::chrono::milliseconds(20));
+      socket = bootstrap::connect_tcp(with_port(ip, port), base::Deadline::after(turn));
       return connect(name, std::move(socket), mine);
     } catch (const Error& error) {
       if (error.detail().operation == "control") throw;
@@ -335,7 +359,9 @@ void ControlPlane::connect_file(const std::string& name, const std::string& path
     throw Error(Code::unavailable, "control", "CTRL_TRANSPORT=tcp excludes Unix sockets", "connect by TCP");
   const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   base::UniqueFd socket = SocketFile::connect(path);
+  LateNotice notice(log_, path, limit);
   while (!socket && !limit.expired() && !base::is_interrupted()) {
+    notice.update();
     (void)::poll(nullptr, 0, 5);
     socket = SocketFile::connect(path);
   }

@@ -29,6 +29,11 @@ status_t to_status(Code code) noexcept;
 /// The timeout of calls that have no timeout parameter, unless HMC_TIMEOUT_S is set.
 inline constexpr std::chrono::seconds default_timeout{300};
 
+/// What is left of a deadline, for messages.
+inline long long whole_seconds(base::Deadline deadline) {
+  return std::chrono::duration_cast<std::chrono::seconds>(deadline.left() + std::chrono::milliseconds(500)).count();
+}
+
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
 std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
 

@@ -12,6 +12,7 @@
 #include "bootstrap/tcp/socket.hpp"
 #include "compat/hmc/control_words.hpp"
 #include "job/wires.hpp"
+#include "runtime/base/interrupt.hpp"
 #include "runtime/memory/provider.hpp"
 
 namespace hmc::compat {
@@ -53,6 +54,32 @@ void require_sealed(const base::UniqueFd& memfd) {
   const int seals = ::fcntl(memfd.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     throw Error(Code::refused, "connectTo", "the peer's memfd isn't sealed against shrinking");
+}
+
+/// Connects to a server that may still start. Throws Error{timeout, invalid_config}.
+base::UniqueFd connect_or_log(const std::string& at, Deadline deadline, const base::Log& log) {
+  constexpr std::chrono::nanoseconds silent = std::chrono::seconds(1);
+  std::string why;
+  const auto attempt = [&](Deadline until) {
+    try {
+      return bootstrap::connect_tcp(at, until);
+    } catch (const Error& error) {
+      why = error.detail().message;
+      if (error.code() != Code::timeout) throw Error(error.code(), "connectTo", why);
+      why = why.substr(why.rfind(": ") + 2);
+      return base::UniqueFd();
+    }
+  };
+  base::UniqueFd socket = attempt(Deadline::after(std::min(silent, deadline.left())));
+  if (!socket && !deadline.expired() && !base::is_interrupted()) {
+    log.warn("connectTo: no process accepts connections at {} yet ({}); trying for another {} s", at, why,
+             whole_seconds(deadline));
+    socket = attempt(deadline);
+  }
+  if (!socket)
+    throw Error(Code::timeout, "connectTo", fmt::format("no process accepts connections at {}: {}", at, why),
+                "check that the server is running, and that no firewall is in the way");
+  return socket;
 }
 
 /// The next message of a connection that the caller's thread uses. Throws Error.
@@ -170,7 +197,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
     disconnect(known);
   }
   const std::string at = address_text(server);
-  base::UniqueFd socket = bootstrap::connect_tcp(at, deadline);
+  base::UniqueFd socket = connect_or_log(at, deadline, log_);
   if (!access_.admits(socket.get())) {
     throw Error(Code::invalid_config, "connectTo", fmt::format("HMC_SECRET isn't set, and {} is another machine", at),
                 bootstrap::same_secret_hint);
@@ -558,14 +585,21 @@ std::shared_ptr<Peer> Peers::find(const PeerName& name) const {
   return with_ip == 1 ? by_ip : nullptr;
 }
 
+bool Peers::answers_to(const Peer& peer, const std::string& ip) {
+  return peer.state != Peer::State::connecting &&
+         std::any_of(peer.names.begin(), peer.names.end(), [&](const PeerName& each) { return each.ip == ip; });
+}
+
+bool Peers::knows(const std::string& ip) const {
+  const std::lock_guard guard(lock_);
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& peer) { return answers_to(*peer, ip); });
+}
+
 std::shared_ptr<Peer> Peers::find(const std::string& ip) const {
   const std::lock_guard guard(lock_);
   std::shared_ptr<Peer> found;
   for (const auto& peer : peers_) {
-    if (peer->state == Peer::State::connecting) continue;
-    const bool has_ip =
-        std::any_of(peer->names.begin(), peer->names.end(), [&](const PeerName& each) { return each.ip == ip; });
-    if (!has_ip) continue;
+    if (!answers_to(*peer, ip)) continue;
     if (found != nullptr) {
       log_.warn("several peers have the address {}: name them by address and port", ip);
       return nullptr;

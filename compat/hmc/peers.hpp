@@ -80,6 +80,8 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   /// Null if there is no such peer, or if several peers have the ip.
   std::shared_ptr<Peer> find(const PeerName& name) const;
   std::shared_ptr<Peer> find(const std::string& ip) const;
+  /// True if one or more peers have the ip.
+  bool knows(const std::string& ip) const;
   std::vector<std::shared_ptr<Peer>> connected() const;
   bool has_name(const Peer& peer, const PeerName& name) const;
   /// ok, or the reason of the peer's failure.
@@ -110,6 +112,7 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   rma::Endpoint::Mapped share_with(const Accepted& accepted, base::Deadline deadline);
   ShareMemory own_memory(std::vector<bootstrap::SharedFd>& fds) const;
   rma::Endpoint::Mapped map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const;
+  static bool answers_to(const Peer& peer, const std::string& ip);
   std::shared_ptr<Peer> with_uid(const Uid& uid) const;
   /// Null: the server has another connection to this process, and a new attempt is needed.
   std::shared_ptr<Peer> try_connect(const PeerName& server, std::optional<Ids> ids, base::Deadline deadline);

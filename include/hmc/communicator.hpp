@@ -72,7 +72,7 @@ class HMC_API Communicator {
   status_t getNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off, std::size_t size,
                  std::uint64_t* wr_id, ConnType connType = ConnType::RDMA);
   /// Waits for a transfer. Ids may be passed in any order. NOT_FOUND: there is no such transfer, or an earlier wait()
-  /// has completed it. TIMEOUT: the transfer stays in flight.
+  /// has completed it. TIMEOUT: the transfer stays in flight. 0 is no transfer's id, and there is nothing to wait for.
   status_t wait(std::uint64_t wr_id);
   status_t wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout);
   /// Completes all transfers and returns the first failure in the list's order.
@@ -113,6 +113,7 @@ class HMC_API Communicator {
   //  - INVALID_CONFIG: a bad address, an address in use, or a peer of another machine without HMC_SECRET
   //  - UNSUPPORT: CTRL_TRANSPORT excludes the address
   //  - ERROR: the peer has disconnected, died or refused, or its message isn't a tag
+  // ctrlRecv accepts null for `tag`.
   status_t ctrlSend(CtrlId peer, std::uint64_t tag);
   status_t ctrlRecv(CtrlId peer, std::uint64_t* tag);
   status_t initCtrlServer(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path = "");
@@ -127,11 +128,14 @@ class HMC_API Communicator {
   status_t initServer(std::string ip, std::uint16_t port, ConnType serverType);
   /// Accepts no more peers. Connected ones stay until disConnect() or the destructor.
   status_t closeServer();
+  /// Waits for up to 30 seconds, and for the control connection 10, until a server accepts. After a second a warning
+  /// names the address.
   /// `peer_id`, `self_id`: the ids of both sides. The peer refuses a `self_id` that another peer uses, and a `peer_id`
   /// that isn't its own.
   status_t connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,
                      const CtrlLink& ctrl_link, ConnType connType);
   status_t connectTo(std::string ip, std::uint16_t port, ConnType connType);
+  /// No effect if no peer has the name.
   status_t disConnect(const std::string& ip, std::uint16_t port, ConnType connType);
   status_t disConnect(std::string ip, ConnType connType);
   /// SUCCESS if the peer is connected, ERROR if it has died or disconnected, else NOT_FOUND.

@@ -48,6 +48,9 @@ TEST_P(Connection, crossing_connects_result_in_one_connection) {
     EXPECT_EQ(a.communicator->disConnect(loopback, b.port, conn_type()), SUCCESS);
     EXPECT_TRUE(eventually([&] { return b.communicator->checkConn(loopback, a.port, conn_type()) == ERROR; }));
     EXPECT_EQ(a.communicator->checkConn(loopback, b.port, conn_type()), NOT_FOUND);
+    // Without a peer it has no effect.
+    EXPECT_EQ(a.communicator->disConnect(loopback, b.port, conn_type()), SUCCESS);
+    EXPECT_EQ(a.communicator->disConnect(loopback, conn_type()), SUCCESS);
   }
 }
 
@@ -165,6 +168,29 @@ TEST_P(Connection, client_that_restarts_replaces_its_dead_self) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::ValuesIn(tested_wires()), wire_name);
+
+TEST(ConnectionToNobody, is_reported_with_the_address_while_it_waits_and_when_it_has_failed) {
+  ScopedEnv timeout("HMC_TIMEOUT_S", "1.5");
+  const std::uint16_t data_port = Side::next_port(), control_port = Side::next_port();
+  Side client(4096);
+  testing::internal::CaptureStderr();
+  auto by_ids = std::async(std::launch::async, [&] {
+    Side other(4096);
+    Communicator::CtrlLink link;
+    link.ip = loopback;
+    link.port = control_port;
+    return other.communicator->connectTo(0, 1, loopback, data_port, link, conn_type());
+  });
+  EXPECT_EQ(client.communicator->connectTo(loopback, data_port, conn_type()), TIMEOUT);
+  EXPECT_EQ(by_ids.get(), TIMEOUT);
+  const std::string log = testing::internal::GetCapturedStderr();
+  const std::string data = std::string(loopback) + ":" + std::to_string(data_port);
+  const std::string control = std::string(loopback) + ":" + std::to_string(control_port);
+  EXPECT_THAT(log, testing::HasSubstr("connectTo: no process accepts connections at " + data + " yet"));
+  EXPECT_THAT(log, testing::HasSubstr("no process accepts connections at " + data + ": "));
+  EXPECT_THAT(log, testing::HasSubstr("control: no process accepts connections at " + control + " yet"));
+  EXPECT_THAT(log, testing::HasSubstr("no connection to " + control));
+}
 
 TEST(ConnectionSecret, another_secret_is_refused) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "60");

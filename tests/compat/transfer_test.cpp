@@ -101,6 +101,8 @@ TEST_P(ByWire, wait_for_a_list_reports_the_first_failure_and_completes_the_other
   EXPECT_EQ(mismatch(pair.server.at(0), 0, 9, 0, 40000), 40000U);
   for (const std::uint64_t id : ids) EXPECT_EQ(pair.c().wait(id), NOT_FOUND);
   EXPECT_EQ(pair.c().wait(std::vector<std::uint64_t>{}), SUCCESS);
+  EXPECT_EQ(pair.c().wait(0), SUCCESS);  // no transfer's id
+  EXPECT_EQ(pair.c().wait(std::vector<std::uint64_t>{0, 0}), SUCCESS);
 }
 
 TEST_P(ByWire, pipeline_moves_position_dependent_data) {
