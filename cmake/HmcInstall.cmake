@@ -5,6 +5,9 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS hmc mf_smem EXPORT hmc-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES $<TARGET_FILE:hmc_internal> DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The name in HMC's older library, for the linker.
+file(CREATE_LINK libhmc.so ${CMAKE_CURRENT_BINARY_DIR}/libhmc_shared_lib.so SYMBOLIC)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/libhmc_shared_lib.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 install(DIRECTORY compat/hamr/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "hamr_*.h")
 install(DIRECTORY compat/memfabric/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "smem*.h")

@@ -40,6 +40,11 @@ case $how in
     "$prefix/bin/hmcc++" "$work/ring.cpp" -o "$work/build/consumer_readme"
     # A program of HAMR.
     eval "c++ -std=c++20 -fopenmp '$here/../compat/hamr_hello.cpp' -o '$work/build/consumer_hamr' $flags '-Wl,-rpath,${rpath//\\/}'"
+    # A program of the older library: its headers, those of its sources, and its library's name.
+    mkdir "$work/older"
+    eval "c++ -std=c++14 '$here/../compat/dialect.cpp' -o '$work/older/program' ${flags/-lhmc/-lhmc_shared_lib} \
+      '-I$prefix/include/hmc/older/src' '-Wl,-rpath,${rpath//\\/}'"
+    (cd "$work/older" && ./program)
     eval "cc -std=c99 -pedantic '$here/consumer.c' -o '$work/build/consumer_c' $flags '-Wl,-rpath,${rpath//\\/}'"
     # The compiler commands of this prefix have the same flags.
     "$prefix/bin/hmcc++" "$here/consumer.cpp" -o "$work/build/consumer_hmccxx"
