@@ -199,7 +199,8 @@ class HMC_API CtrlSocketManager {
   int getCtrlSockFd(const std::string& ip) { return getCtrlSockFd(ip, port()); }
   int getCtrlSockFd(const std::string& ip, std::uint16_t at_port);
   /// Sends and receives connect to ip:port() first, if no peer has this IP. A receive in a process that listens waits
-  /// for the peer instead.
+  /// for the peer instead. If the process has called Communicator::initServer(ip, port, type) and doesn't listen yet,
+  /// the first of these calls starts to listen at that ip and port().
   bool sendCtrlMsg(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t len,
                    std::uint16_t flags = 0);
   bool recvCtrlMsg(const std::string& ip, CtrlMsgHeader& hdr, std::vector<std::uint8_t>& payload);
@@ -219,6 +220,7 @@ class HMC_API CtrlSocketManager {
 
  private:
   friend class Communicator;  // returns the reason of a failure
+  void set_server(const std::string& ip);
   CtrlSocketManager();
   ~CtrlSocketManager() = default;
   status_t try_start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path);

@@ -350,23 +350,34 @@ std::string Communicator::udsPathFor(const std::string& dir, CtrlId peer_id) {
 
 // ---- connections
 
-status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType serverType) {
-  return core_->run("initServer", [&] {
-    core_->open(serverType).peers.listen(ip, port);
+status_t Communicator::Core::listen(const std::string& ip, std::uint16_t port, ConnType type) noexcept {
+  return run("initServer", [&] {
+    open(type).peers.listen(ip, port);
     return Status{};
+  });
+}
+
+status_t Communicator::initServer(std::string ip, std::uint16_t port, ConnType serverType) {
+  const status_t status = core_->listen(ip, port, serverType);
+  if (status != status_t::SUCCESS) return status;
+  return core_->with_manager("initServer", [&](CtrlSocketManager& manager) {
+    manager.set_server(ip);
+    core_->has_older_server = true;
+    return status;
   });
 }
 
 status_t Communicator::initServer(const std::string& bind_ip, std::uint16_t data_port, std::uint16_t ctrl_tcp_port,
                                   const std::string& ctrl_uds_path, ConnType serverType) {
   const status_t ctrl = initCtrlServer(bind_ip, ctrl_tcp_port, ctrl_uds_path);
-  return ctrl == status_t::SUCCESS ? initServer(bind_ip, data_port, serverType) : ctrl;
+  return ctrl == status_t::SUCCESS ? core_->listen(bind_ip, data_port, serverType) : ctrl;
 }
 
 status_t Communicator::closeServer() {
   return core_->run("closeServer", [&] {
     if (Core::Plane* const plane = core_->opened.load(std::memory_order_acquire)) plane->peers.stop_listening();
     if (core_->runs_ctrl_server.exchange(false)) CtrlSocketManager::instance().stop();
+    if (core_->has_older_server.exchange(false)) CtrlSocketManager::instance().set_server("");
     return Status{};
   });
 }

@@ -34,6 +34,7 @@ struct Communicator::Core {
 
   /// Throws Error.
   Plane& open(ConnType type);
+  status_t listen(const std::string& ip, std::uint16_t port, ConnType type) noexcept;
   /// Runs `body`, which returns base::Status, and reports its failure. Nothing is thrown.
   template <typename Body> status_t run(const char* operation, Body&& body) noexcept;
   /// As run(); `body` gets the plane and the peer. NOT_FOUND if no peer has the name.
@@ -58,6 +59,7 @@ struct Communicator::Core {
   const base::Log log;
   const std::chrono::nanoseconds timeout;
   std::atomic<bool> runs_ctrl_server{false};  // by initServer or initCtrlServer of this object
+  std::atomic<bool> has_older_server{false};  // initServer without a control port
 };
 
 }  // namespace hmc

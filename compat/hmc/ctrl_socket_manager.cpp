@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include <hmc.h>
 
@@ -55,12 +56,23 @@ class CtrlSocketManager::State {
 
   // ---- the older calls: they connect if no peer has this IP
 
+  /// A Communicator has a server at this IP. Empty: it has closed it.
+  void set_server(const std::string& ip) {
+    const std::lock_guard guard(server_mutex_);
+    server_ip_ = ip;
+    if (!ip.empty()) return;
+    if (listens_beside_server_) plane.stop();
+    listens_beside_server_ = false;
+  }
+
   status_t send_to_ip(const std::string& ip, CtrlMsgType type, const void* payload, std::size_t bytes,
                       std::uint16_t flags) {
+    listen_beside_server();
     return attempt([&] { return try_send(connected(ip, plane.port()), type, payload, bytes, flags); });
   }
 
   status_t receive_from_ip(const std::string& ip, CtrlMsgHeader& header, std::vector<std::uint8_t>& payload) {
+    listen_beside_server();
     if (plane.listens()) return receive(by_ip(ip), header, payload);
     return attempt([&] {
       const auto deadline = plane.deadline();
@@ -78,6 +90,17 @@ class CtrlSocketManager::State {
   }
 
  private:
+  void listen_beside_server() {
+    const std::lock_guard guard(server_mutex_);
+    if (server_ip_.empty() || plane.listens()) return;
+    const status_t status = attempt([&] {
+      plane.start(server_ip_, plane.port(), "");
+      return base::Status{};
+    });
+    listens_beside_server_ = status == status_t::SUCCESS;
+    server_ip_.clear();  // one attempt: another process may have the port
+  }
+
   base::Status try_send(const std::shared_ptr<compat::ControlLink>& link, CtrlMsgType type, const void* payload,
                         std::size_t bytes, std::uint16_t flags) {
     if (bytes > compat::longest_message_bytes || (payload == nullptr && bytes > 0))
@@ -104,6 +127,10 @@ class CtrlSocketManager::State {
     if (!bytes.empty()) std::memcpy(payload.data(), bytes.data(), bytes.size());
     return in.complete() ? base::Status{} : base::Status::failure(Code::error, "a message is malformed");
   }
+
+  std::mutex server_mutex_;
+  std::string server_ip_;               // under server_mutex_
+  bool listens_beside_server_ = false;  // under server_mutex_
 };
 
 CtrlSocketManager::CtrlSocketManager() : state_(new State) {}
@@ -147,7 +174,11 @@ status_t CtrlSocketManager::try_recv(CtrlId peer_id, CtrlMsgHeader& hdr, std::ve
 bool CtrlSocketManager::start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path) {
   return try_start(bind_ip, tcp_port, uds_path) == status_t::SUCCESS;
 }
-void CtrlSocketManager::stop() { state_->plane.stop(); }
+void CtrlSocketManager::stop() {
+  state_->set_server("");
+  state_->plane.stop();
+}
+void CtrlSocketManager::set_server(const std::string& ip) { state_->set_server(ip); }
 bool CtrlSocketManager::isServer() const { return state_->plane.listens(); }
 
 bool CtrlSocketManager::connectTcp(CtrlId peer_id, const std::string& ip, std::uint16_t port, CtrlId self_id) {

@@ -480,6 +480,32 @@ TEST_F(CompatControl, a_receive_by_ip_connects_by_itself_and_a_listener_not_to_i
   ::unsetenv("HMC_CTRL_PORT");
 }
 
+TEST_F(CompatControl, a_communicators_server_also_answers_control_calls_by_ip) {
+  ::setenv("HMC_CTRL_PORT", std::to_string(port).c_str(), 1);
+  const std::uint16_t data_port = free_port();
+  const auto buffer = [] { return std::make_shared<ConnBuffer>(0, 4096, MemoryType::CPU); };
+  const Pipe listens;
+  Child client([&] {
+    Communicator communicator(buffer());
+    int value = 0;
+    return listens.get() == 1 && communicator.connectTo("127.0.0.1", data_port, ConnType::UCX) == status_t::SUCCESS &&
+           communicator.writeTo("127.0.0.1", 8, 100, ConnType::UCX) == status_t::SUCCESS &&
+           control().sendCtrlInt("127.0.0.1", 1) && control().recvCtrlInt("127.0.0.1", value) && value == 2;
+  });
+  Communicator communicator(buffer());
+  ASSERT_EQ(communicator.initServer("127.0.0.1", data_port, ConnType::UCX), status_t::SUCCESS);
+  EXPECT_FALSE(control().isServer());  // until the first call by IP
+  listens.put(1);
+  int value = 0;
+  EXPECT_TRUE(control().recvCtrlInt("127.0.0.1", value));
+  EXPECT_EQ(value, 1);
+  EXPECT_TRUE(control().sendCtrlInt("127.0.0.1", 2));
+  EXPECT_TRUE(client.join());
+  EXPECT_EQ(communicator.closeServer(), status_t::SUCCESS);
+  EXPECT_FALSE(control().isServer());
+  ::unsetenv("HMC_CTRL_PORT");
+}
+
 /// The address family of the client's socket; -1 if there is no connection.
 int family_of(const std::string& ip, std::uint16_t port) {
   int domain = -1;
