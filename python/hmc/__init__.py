@@ -75,14 +75,16 @@ __all__ = [
 
 TYPE_CHECKING = False  # type checkers take it as true
 if TYPE_CHECKING:
-    from hmc import collective, session
+    from hmc import collective, communicator, session
     from hmc.collective import Group, GroupMember, alltoall, init_group
+    from hmc.communicator import Communicator, ConnBuffer, CtrlLink
     from hmc.session import (ConnType, CtrlTransport, HMCError, HMCStatusError, IOBuffer, MemoryType, Session, Status,
                              create_session, memory_supported, memory_type_from_torch_tensor, status_t)
 
 # Imported at their first use, because most programs don't use them.
 _lazy = {
     "collective": ("Group", "GroupMember", "alltoall", "init_group"),
+    "communicator": ("Communicator", "ConnBuffer", "CtrlLink"),
     "session": ("ConnType", "CtrlTransport", "HMCError", "HMCStatusError", "IOBuffer", "MemoryType", "Session", "Status",
                 "create_session", "memory_supported", "memory_type_from_torch_tensor", "status_t"),
 }

@@ -21,7 +21,7 @@ import time
 
 from hmc import _core
 from hmc._core import ConnType, CtrlTransport, MemoryType, memory_supported, status_t
-from hmc.errors import Error
+from hmc.communicator import Communicator, HMCError, HMCStatusError, port_and_conn
 
 __all__ = [
     "ConnType", "CtrlTransport", "HMCError", "HMCStatusError", "IOBuffer", "MemoryType", "Session", "Status", "create_session",
@@ -29,24 +29,6 @@ __all__ = [
 ]
 
 Status = status_t  #: the name in the first version
-
-
-class HMCError(Error):
-    """The base of a Session's exceptions."""
-
-
-class HMCStatusError(HMCError):
-    """A call has failed: ``status`` is the reason. HMC_LOG=info logs the details."""
-
-    status: status_t
-
-    def __init__(self, st, msg="") -> None:
-        status = status_t(st)
-        super().__init__(f"{msg} (status={status.name})", status.name.lower(), msg.partition(":")[0], message=msg)
-        self.status = status
-
-    def __reduce__(self):
-        return type(self), (self.status, self.message)
 
 
 def memory_type_from_torch_tensor(t, *, default: MemoryType | None = None) -> MemoryType:
@@ -85,6 +67,8 @@ def _contiguous(data):
 
 def nbytes_of(data) -> int:
     """The size of an array or of an object with the buffer protocol."""
+    if hasattr(data, "element_size"):  # torch before 2.0 has no nbytes
+        return data.numel() * data.element_size()
     size = getattr(data, "nbytes", None)
     return memoryview(data).nbytes if size is None else size
 
@@ -221,6 +205,11 @@ def _port(port):
     return int(port)
 
 
+def _port_and_conn(port, conn):
+    port, conn = port_and_conn(port, conn)
+    return None if port is None else _port(port), conn
+
+
 class Session:
     """Connections between an IOBuffer, ``buf``, and those of peers in other processes.
 
@@ -233,6 +222,8 @@ class Session:
     get, get_into, put_torch_cuda and get_torch_cuda, which name a peer by its IP alone. On a server they wait until the peer
     has connected.
 
+    ``comm`` is the Communicator, whose calls return a status.
+
     Failures raise HMCStatusError. No call waits longer than HMC_TIMEOUT_S (300) seconds. Threads: any.
     """
 
@@ -242,7 +233,8 @@ class Session:
         self.local_ip = local_ip.strip()
         self.ctrl_uds_dir = str(ctrl_uds_dir)
         self.id = None
-        self._pair = _core.CommunicatorPair(buf.core, num_chs)
+        self.comm = Communicator(buf.core, num_chs)
+        self._pair = self.comm._pair  # pylint: disable=protected-access
         self._is_server = False
 
     def set_local_ip(self, ip: str) -> None:
@@ -306,20 +298,14 @@ class Session:
         return CtrlTransport.UDS if is_near else CtrlTransport.TCP
 
     def disconnect(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> None:
-        """End the connection to a peer: disconnect(ip, port, conn), or disconnect(ip, conn)."""
-        port, conn = self._port_and_conn(port, conn)
+        """End the connection to a peer: disconnect(ip, port, conn), or disconnect(ip, conn). No effect if there is none."""
+        port, conn = _port_and_conn(port, conn)
         self._pair.disconnect(ip, port, conn)
 
     def check_conn(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> bool:
         """True if the peer is connected and hasn't died: check_conn(ip, port, conn), or check_conn(ip, conn)."""
-        port, conn = self._port_and_conn(port, conn)
+        port, conn = _port_and_conn(port, conn)
         return self._pair.status_of(ip, port, conn) == status_t.SUCCESS
-
-    @staticmethod
-    def _port_and_conn(port, conn):
-        if isinstance(port, ConnType):
-            return None, port
-        return None if port is None else _port(port), ConnType(conn)
 
     # ---- one-sided: bytes between the two sides' buffers
 

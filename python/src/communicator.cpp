@@ -3,10 +3,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,9 +97,74 @@ std::size_t get(const char* operation, const BufferObject& self, nb::handle dest
   return place.bytes;
 }
 
+/// For the older package's calls, which return the status of a copy. A range beyond either side is a RuntimeError.
+template <typename Copy>
+status_t copy_older(const char* operation, const BufferObject& self, nb::handle object, std::size_t bytes,
+                    std::size_t bias, Access access, Copy&& copy) {
+  const std::size_t whole = self.buffer->buffer_size;
+  if (bytes > whole || bias > whole - bytes) throw std::runtime_error(range_text(operation, self, bias, bytes));
+  Array array;
+  void* address = nullptr;
+  if (nb::isinstance<nb::int_>(object)) {
+    address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object));
+  } else {
+    array = Array(operation, access == Access::read ? "src" : "dest", object, access);
+    if (bytes > array.bytes())
+      throw std::runtime_error(std::string(operation) + ": size is " + std::to_string(bytes) + ", but the array has " +
+                               std::to_string(array.bytes()) + " bytes");
+    address = array.data();
+  }
+  return unlocked([&] { return copy(*self.buffer, address); });
+}
+
+void define_older_copies(nb::class_<BufferObject>& type) {
+  using std::size_t;
+  type.def(
+      "writeFromCpu",
+      [](const BufferObject& self, nb::handle src, size_t size, size_t bias) {
+        return copy_older("writeFromCpu", self, src, size, bias, Access::read,
+                          [&](ConnBuffer& buffer, void* from) { return buffer.writeFromCpu(from, size, bias); });
+      },
+      nb::arg("src"), nb::arg("size"), nb::arg("bias") = 0);
+  type.def(
+      "readToCpu",
+      [](const BufferObject& self, nb::handle dest, size_t size, size_t bias) {
+        return copy_older("readToCpu", self, dest, size, bias, Access::write,
+                          [&](ConnBuffer& buffer, void* to) { return buffer.readToCpu(to, size, bias); });
+      },
+      nb::arg("dest"), nb::arg("size"), nb::arg("bias") = 0);
+  type.def(
+      "writeFromGpu",
+      [](const BufferObject& self, nb::handle src, size_t size, size_t bias) {
+        return copy_older("writeFromGpu", self, src, size, bias, Access::read,
+                          [&](ConnBuffer& buffer, void* from) { return buffer.writeFromGpu(from, size, bias); });
+      },
+      nb::arg("src_ptr"), nb::arg("size"), nb::arg("bias") = 0);
+  type.def(
+      "readToGpu",
+      [](const BufferObject& self, nb::handle dest, size_t size, size_t bias) {
+        return copy_older("readToGpu", self, dest, size, bias, Access::write,
+                          [&](ConnBuffer& buffer, void* to) { return buffer.readToGpu(to, size, bias); });
+      },
+      nb::arg("dest_ptr"), nb::arg("size"), nb::arg("bias") = 0);
+  type.def(
+      "copyWithin",
+      [](const BufferObject& self, size_t destination, size_t source, size_t bytes) {
+        const size_t whole = self.buffer->buffer_size;
+        if (bytes > whole || std::max(destination, source) > whole - bytes)
+          throw std::runtime_error(range_text("copyWithin", self, std::max(destination, source), bytes));
+        return unlocked([&] { return self.buffer->copyWithin(destination, source, bytes); });
+      },
+      nb::arg("dst_bias"), nb::arg("src_bias"), nb::arg("size"));
+}
+
 void define_buffer(nb::module_& module) {
-  nb::class_<BufferObject>(module, "ConnBuffer", "The memory behind an hmc.IOBuffer.")
-      .def(
+  nb::class_<BufferObject> type(
+      module, "ConnBuffer",
+      "The memory behind an hmc.IOBuffer. Copies return their status, and raise RuntimeError if "
+      "a range exceeds either side.");
+  define_older_copies(type);
+  type.def(
           "__init__",
           [](BufferObject* self, int device, std::size_t size, MemoryType type) {
             std::shared_ptr<ConnBuffer> buffer;
@@ -233,26 +300,58 @@ void define_transfers(nb::class_<CommunicatorPair>& type) {
     }
     check(first, "wait: the transfer " + std::to_string(failed));
   });
+  type.def("send", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(self.call(conn, [&](auto& each) { return each.send(ip, bias, bytes, conn); }), peer_text("send", ip, {}));
+  });
+  type.def("receive", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(self.call(conn, [&](auto& each) { return each.recv(ip, bias, bytes, conn); }), peer_text("recv", ip, {}));
+  });
   type.def("write_to", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
     check(self.call(conn, [&](auto& each) { return each.writeTo(ip, bias, bytes, conn); }), peer_text("put", ip, {}));
   });
   type.def("read_from", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
     check(self.call(conn, [&](auto& each) { return each.readFrom(ip, bias, bytes, conn); }), peer_text("get", ip, {}));
   });
-  type.def("send_data", [](Pair& self, const string& ip, uint16_t port, std::uintptr_t address, size_t bytes,
-                           MemoryType memory, ConnType conn) {
-    auto* const from = reinterpret_cast<void*>(address);
-    check(self.call(conn, [&](auto& each) { return each.sendDataTo(ip, port, from, bytes, memory, conn); }),
-          peer_text("send_data_to", ip, port));
-  });
-  type.def("receive_data", [](Pair& self, const string& ip, uint16_t port, std::uintptr_t address, size_t bytes,
-                              MemoryType memory, ConnType conn) {
-    auto* const to = reinterpret_cast<void*>(address);
-    size_t received = 0;
-    check(self.call(conn, [&](auto& each) { return each.recvDataFrom(ip, port, to, bytes, memory, &received, conn); }),
-          peer_text("recv_data_from", ip, port));
-    return received;
-  });
+  type.def(
+      "send_data",
+      [](Pair& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
+         MemoryType memory, ConnType conn) {
+        auto* const from = reinterpret_cast<void*>(address);
+        check(self.call(conn,
+                        [&](auto& each) {
+                          return port ? each.sendDataTo(ip, *port, from, bytes, memory, conn)
+                                      : each.sendDataTo(ip, from, bytes, memory, conn);
+                        }),
+              peer_text("send_data_to", ip, port));
+      },
+      nb::arg("ip"), nb::arg("port").none(), nb::arg("address"), nb::arg("bytes"), nb::arg("memory"), nb::arg("conn"));
+  type.def(
+      "receive_data",
+      [](Pair& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
+         MemoryType memory, ConnType conn) {
+        auto* const to = reinterpret_cast<void*>(address);
+        size_t received = 0;
+        check(self.call(conn,
+                        [&](auto& each) {
+                          return port ? each.recvDataFrom(ip, *port, to, bytes, memory, &received, conn)
+                                      : each.recvDataFrom(ip, to, bytes, memory, &received, conn);
+                        }),
+              peer_text("recv_data_from", ip, port));
+        return received;
+      },
+      nb::arg("ip"), nb::arg("port").none(), nb::arg("address"), nb::arg("bytes"), nb::arg("memory"), nb::arg("conn"));
+}
+
+/// A Unix socket's path, or, if that is empty, a TCP address.
+hmc::Communicator::CtrlLink link_to(const std::string& ip, std::uint16_t port, const std::string& path) {
+  hmc::Communicator::CtrlLink link;
+  link.transport = path.empty() ? hmc::Communicator::CtrlTransport::TCP : hmc::Communicator::CtrlTransport::UDS;
+  if (path.empty()) {
+    link.ip = ip;
+    link.port = port;
+  }
+  link.uds_path = path;
+  return link;
 }
 
 void define_connections(nb::class_<CommunicatorPair>& type) {
@@ -260,7 +359,6 @@ void define_connections(nb::class_<CommunicatorPair>& type) {
   using std::uint16_t;
   using std::uint32_t;
   using Pair = CommunicatorPair;
-  using Control = hmc::Communicator::CtrlTransport;
   type.def("ctrl_send", [](Pair& self, uint32_t peer, std::uint64_t tag) {
     check(unlocked([&] { return self.of(ConnType::UCX).ctrlSend(peer, tag); }), id_text("ctrl_send", peer));
   });
@@ -269,6 +367,25 @@ void define_connections(nb::class_<CommunicatorPair>& type) {
     check(unlocked([&] { return self.of(ConnType::UCX).ctrlRecv(peer, &tag); }), id_text("ctrl_recv", peer));
     return tag;
   });
+  type.def("listen_control", [](Pair& self, const string& ip, uint16_t port, const string& path) {
+    check(unlocked([&] { return self.of(ConnType::UCX).initCtrlServer(ip, port, path); }),
+          peer_text("initCtrlServer", ip, port));
+  });
+  type.def("close_control",
+           [](Pair& self) { check(unlocked([&] { return self.of(ConnType::UCX).closeCtrl(); }), "closeCtrl"); });
+  type.def("close_control_peer", [](Pair& self, uint32_t peer) {
+    check(unlocked([&] { return self.of(ConnType::UCX).closeCtrlPeer(peer); }), id_text("closeCtrlPeer", peer));
+  });
+  type.def("connect_control",
+           [](Pair& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port, const string& path) {
+             check(unlocked([&] { return self.of(ConnType::UCX).connectCtrl(peer, me, link_to(ip, port, path)); }),
+                   id_text("connectCtrl", peer));
+           });
+  type.def("listen_with_control",
+           [](Pair& self, const string& ip, uint16_t port, uint16_t control_port, const string& path, ConnType conn) {
+             check(unlocked([&] { return self.of(conn).initServer(ip, port, control_port, path, conn); }),
+                   peer_text("initServer", ip, port));
+           });
   type.def("listen", [](Pair& self, const string& ip, uint16_t port, ConnType conn) {
     check(unlocked([&] { return self.of(conn).initServer(ip, port, conn); }), peer_text("init_server", ip, port));
   });
@@ -288,24 +405,24 @@ void define_connections(nb::class_<CommunicatorPair>& type) {
   type.def("connect", [](Pair& self, const string& ip, uint16_t port, ConnType conn) {
     check(unlocked([&] { return self.of(conn).connectTo(ip, port, conn); }), peer_text("connect", ip, port));
   });
-  // `path`: of the control plane's Unix socket; empty: TCP.
   type.def("connect_to", [](Pair& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port,
                             uint16_t control_port, const string& path, ConnType conn) {
-    hmc::Communicator::CtrlLink link;
-    link.transport = path.empty() ? Control::TCP : Control::UDS;
-    link.ip = path.empty() ? ip : "";
-    link.port = path.empty() ? control_port : uint16_t{0};
-    link.uds_path = path;
-    check(unlocked([&] { return self.of(conn).connectTo(peer, me, ip, port, link, conn); }),
+    check(unlocked([&] { return self.of(conn).connectTo(peer, me, ip, port, link_to(ip, control_port, path), conn); }),
           peer_text("connect", ip, port) + " (" + id_text("id", peer) + ")");
   });
   type.def(
       "disconnect",
       [](Pair& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
-        check(
-            self.call(conn,
-                      [&](auto& each) { return port ? each.disConnect(ip, *port, conn) : each.disConnect(ip, conn); }),
-            peer_text("disconnect", ip, port));
+        const auto end = [&](auto& each) {
+          return port ? each.disConnect(ip, *port, conn) : each.disConnect(ip, conn);
+        };
+        // disConnect succeeds also if it doesn't know the peer, but the other Communicator may know it.
+        status_t status = self.call(conn, [&](auto& each) {
+          const status_t known = port ? each.checkConn(ip, *port, conn) : each.checkConn(ip, conn);
+          return known == status_t::NOT_FOUND ? known : end(each);
+        });
+        if (status == status_t::NOT_FOUND) status = unlocked([&] { return end(self.of(conn)); });
+        check(status, peer_text("disconnect", ip, port));
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("conn"));
   type.def(

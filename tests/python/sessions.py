@@ -258,7 +258,116 @@ def test_older_form():
     both(older_server, older_client)
 
 
+# ---- Communicator, whose calls return a status
+
+def capsule(address):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(address, b"test", None)
+
+
+def succeeded(*statuses):
+    assert [*statuses] == [status_t.SUCCESS] * len(statuses), statuses
+
+
+def communicator_server(ip, folder):
+    buffer, older_buffer = hmc.ConnBuffer(1, SIZE, MemoryType.CPU), hmc.ConnBuffer(0, SIZE)
+    assert (buffer.device_id, buffer.buffer_size, buffer.mem_type) == (1, SIZE, MemoryType.CPU)
+    newer, older = hmc.Communicator(buffer, num_chs=1), hmc.Communicator(older_buffer)
+    path = hmc.Communicator.udsPathFor(folder, SERVER)
+    succeeded(*(newer.initServer(ip, port, CONTROL_PORT, path, conn) for conn, port in PORTS.items()),
+              older.initServer(ip, OLD_PORT, ConnType.RDMA))
+    listening()
+    for call, conn in enumerate(PORTS):
+        assert newer.ctrlRecv(CLIENT) == (status_t.SUCCESS, call)
+        out, received = np.zeros(50_000, np.uint8), np.zeros(5000, np.uint8)
+        succeeded(buffer.readToCpu(out, 50_000, 7))
+        same(out, data(CLIENT, 50_000, call), conn, "putNB")
+        succeeded(newer.recvDataFrom(CLIENT_IP, 1, capsule(received.ctypes.data), 5000, MemoryType.CPU, 64, conn))
+        same(received[:4000], data(CLIENT, 4000, call + 10), conn, "recvDataFrom")
+        succeeded(newer.recv(CLIENT_IP, 100, 1000, conn), buffer.readToCpu(out, 1000, 100))
+        same(out[:1000], data(CLIENT, 1000, call + 20), conn, "recv")
+        succeeded(newer.ctrlSend(CLIENT, 2**63 + call))
+    received = np.zeros(5000, np.uint8)
+    succeeded(older.recvDataFrom(CLIENT_IP, received.ctypes.data, 5000, MemoryType.CPU, 64, ConnType.RDMA))
+    same(received[:4000], data(CLIENT, 4000, 30), "recvDataFrom without a port")
+    answer = data(SERVER, 3000, 31)
+    succeeded(older.sendDataTo(CLIENT_IP, answer.ctypes.data, 3000, MemoryType.CPU))
+    succeeded(older.closeServer(), newer.closeServer(), newer.closeCtrl())
+
+
+def communicator_client(ip, folder):
+    buffer, link = hmc.ConnBuffer(0, SIZE, MemoryType.CPU), hmc.CtrlLink()
+    newer, older = hmc.Communicator(buffer), hmc.Communicator(buffer, 1)
+    link.transport, link.uds_path = hmc.CtrlTransport.UDS, hmc.Communicator.udsPathFor(folder, SERVER)
+    assert newer.connectTo(SERVER, CLIENT, ip, UCX_PORT, hmc.CtrlLink()) == status_t.INVALID_CONFIG
+    for call, (conn, port) in enumerate(PORTS.items()):
+        assert newer.checkConn(ip, port, conn) == newer.put(ip, port, 0, 0, 1, conn) == status_t.NOT_FOUND
+        succeeded(newer.connectTo(SERVER, CLIENT, ip, port, link, conn), newer.checkConn(ip, port, conn))
+        message, small = data(CLIENT, 4000, call + 10), data(CLIENT, 1000, call + 20)
+        succeeded(buffer.writeFromCpu(data(CLIENT, 50_000, call), 50_000, 3), buffer.copyWithin(100_000, 3, 50_000))
+        status, number = newer.putNB(ip, port, 100_000, 7, 50_000, conn)
+        succeeded(status, newer.wait(number), newer.wait([]), newer.wait(0))
+        succeeded(newer.get(ip, port, 200_000, 7, 50_000, conn))
+        same(np.frombuffer(buffer_bytes(buffer, 50_000, 200_000), np.uint8), data(CLIENT, 50_000, call), conn, "get")
+        succeeded(newer.ctrlSend(SERVER, call), newer.sendDataTo(ip, port, capsule(message.ctypes.data), 4000, MemoryType.CPU, conn))
+        succeeded(buffer.writeFromCpu(small, 1000, 300_000), newer.send(ip, 300_000, 1000, conn))
+        assert newer.ctrlRecv(SERVER) == (status_t.SUCCESS, 2**63 + call)
+        assert newer.put(ip, port, SIZE - 1, 0, 2, conn) == status_t.ERROR
+        succeeded(newer.disConnect(ip, port, conn), newer.disConnect(ip, port, conn))
+        assert newer.checkConn(ip, port, conn) == status_t.NOT_FOUND
+    message = data(CLIENT, 4000, 30)
+    succeeded(older.connectTo(ip, OLD_PORT, ConnType.RDMA), older.checkConn(ip, ConnType.RDMA),
+              buffer.writeFromCpu(message, 4000), older.writeTo(ip, 0, 4000), buffer.writeFromCpu(bytes(4000), 4000),
+              older.readFrom(ip, 0, 4000))
+    same(np.frombuffer(buffer_bytes(buffer, 4000, 0), np.uint8), message, "readFrom")
+    succeeded(older.sendDataTo(ip, message.ctypes.data, 4000, MemoryType.CPU),
+              older.recvDataFrom(ip, message.ctypes.data, 4000, MemoryType.CPU, 0), older.disConnect(ip, ConnType.RDMA))
+    same(message[:3000], data(SERVER, 3000, 31), "the server's sendDataTo")
+
+
+def buffer_bytes(buffer, length, offset):
+    out = bytearray(length)
+    succeeded(buffer.readToCpu(out, length, offset))
+    return out
+
+
+def test_communicator_in_both_forms():
+    both(communicator_server, communicator_client)
+    buffer = hmc.ConnBuffer(0, 100, MemoryType.CPU)
+    for function, arguments in [(buffer.writeFromCpu, (b"12", 2, 99)), (buffer.writeFromCpu, (b"12", 3)), (buffer.readToCpu, (bytearray(2), 3)),
+                                (buffer.copyWithin, (0, 99, 2)), (buffer.writeFromCpu, (b"12", 2**63, 2**63))]:
+        try:
+            function(*arguments)
+        except RuntimeError:
+            continue
+        raise AssertionError((function, arguments))
+    session = hmc.create_session(buffer_size=100, device_id=2)
+    assert session.buf.device_id == 2 and session.comm.checkConn("127.0.0.1", 1) == status_t.NOT_FOUND
+    for arguments in [("1.2.3.4",), ("1.2.3.4", 1, 2), ("1.2.3.4", "memory", 1, MemoryType.CPU, ConnType.UCX), ("1.2.3.4", 1, 2, 3, 4, 5, 6, 7)]:
+        try:
+            session.comm.sendDataTo(*arguments)
+        except TypeError:
+            continue
+        raise AssertionError(arguments)
+
+
 # ---- IOBuffer
+
+class OlderTensor:
+    """A tensor of torch 1.13, which has no nbytes."""
+
+    def __init__(self, array):
+        self.__array_interface__ = array.__array_interface__
+        self.array = array
+        self.numel, self.element_size = lambda: array.size, lambda: array.itemsize
+
+
+def test_sizes_of_arrays():
+    numbers = np.arange(6, dtype=np.int32)
+    for each in (numbers, OlderTensor(numbers), numbers.tobytes(), memoryview(numbers), array.array("i", range(6))):
+        assert hmc.session.nbytes_of(each) == 24, each
+
 
 def test_buffer_from_and_into_arrays():
     buffer = hmc.IOBuffer.create(0, 1 << 16, MemoryType.CPU)
@@ -549,7 +658,7 @@ def test_names_are_imported_at_first_use():
         pass
     import doctest
     import pickle
-    assert doctest.testmod(hmc.session).failed == 0
+    assert doctest.testmod(hmc.session).failed == doctest.testmod(hmc.communicator).failed == 0
     error = pickle.loads(pickle.dumps(HMCStatusError(status_t.TIMEOUT, "put_remote: 1.2.3.4:5")))
     assert (error.status, error.code, error.operation) == (status_t.TIMEOUT, "timeout", "put_remote"), vars(error)
 
