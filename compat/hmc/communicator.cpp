@@ -60,15 +60,32 @@ base::Env env_or_defaults() {
 }  // namespace
 
 Communicator::Core::Plane& Communicator::Core::open(ConnType type) {
+  const std::size_t index = index_of(type);
   const std::lock_guard guard(lock);
-  if (plane != nullptr) return *plane;
+  if (planes[index] != nullptr) return *planes[index];
   if (buffer == nullptr || buffer->allocation() == nullptr)
     throw Error(Code::invalid_config, "Communicator", "it has no ConnBuffer");
   const base::Env env = base::Env::from_process();
-  plane = std::make_unique<Plane>(buffer, wires_for(type, env, log), channels, env, log);
-  // Release: pairs with the acquire loads of `opened`, after which *plane is complete.
-  opened.store(plane.get(), std::memory_order_release);
-  return *plane;
+  planes[index] = std::make_unique<Plane>(buffer, wires_for(type, env, log), channels, env, log, halves);
+  // Release: pairs with the acquire loads of `opened`, after which the plane is complete.
+  opened[index].store(planes[index].get(), std::memory_order_release);
+  return *planes[index];
+}
+
+std::array<Communicator::Core::Plane*, 2> Communicator::Core::in_order(ConnType type) const noexcept {
+  Plane* const first = find(type);
+  Plane* const other = find(type == ConnType::UCX ? ConnType::RDMA : ConnType::UCX);
+  return first != nullptr ? std::array{first, other} : std::array{other, first};
+}
+
+template <typename Wait> Status Communicator::Core::wait_in_each(Wait&& wait) const {
+  for (const ConnType type : types) {
+    Plane* const plane = find(type);
+    if (plane == nullptr) continue;
+    const Status status = wait(*plane);
+    if (status.code != Code::not_found) return status;
+  }
+  return Status::failure(Code::not_found, "no transfer in flight has this id");
 }
 
 status_t Communicator::Core::report(const char* operation, Code code, std::string_view what) noexcept {
@@ -99,13 +116,13 @@ template <typename Body> status_t Communicator::Core::run(const char* operation,
 }
 
 template <typename Name, typename Body>
-status_t Communicator::Core::with_peer(const char* operation, const Name& name, Body&& body) noexcept {
+status_t Communicator::Core::with_peer(const char* operation, ConnType type, const Name& name, Body&& body) noexcept {
   return run(operation, [&]() -> Status {
-    Plane* const plane_of_peers = opened.load(std::memory_order_acquire);
-    const auto peer = plane_of_peers != nullptr ? plane_of_peers->peers.find(name) : nullptr;
-    if (peer == nullptr)
-      return Status::failure(Code::not_found, "no peer has this address, or several peers have this IP");
-    return body(*plane_of_peers, peer);
+    for (Plane* const plane : in_order(type)) {
+      const auto peer = plane != nullptr ? plane->peers.find(name) : nullptr;
+      if (peer != nullptr) return body(*plane, peer);
+    }
+    return Status::failure(Code::not_found, "no peer has this address, or several peers have this IP");
   });
 }
 
@@ -115,6 +132,8 @@ namespace {
 /// a peer that was disconnected isn't found.
 struct LastPeer {
   std::uint64_t communicator = 0;  ///< Core::id
+  ConnType type = ConnType::RDMA;  ///< of the call
+  void* plane = nullptr;           ///< the Core::Plane of the peer
   std::uint16_t port = 0;
   int number = -1;
   std::string ip;
@@ -128,23 +147,22 @@ std::uint64_t Communicator::Core::next_id() noexcept {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: only the number matters
 }
 
-status_t Communicator::Core::move(const char* operation, Move move, const std::string& ip, std::uint16_t port,
-                                  const compat::Range& range) noexcept {
+status_t Communicator::Core::move(const char* operation, ConnType type, Move move, const std::string& ip,
+                                  std::uint16_t port, const compat::Range& range) noexcept {
   LastPeer& last = last_peer;
-  if (last.communicator == id && last.port == port && last.ip == ip) {
-    // Relaxed: this thread loaded the pointer with acquire before it stored `last`.
-    Plane& plane_of_last = *opened.load(std::memory_order_relaxed);
+  if (last.communicator == id && last.type == type && last.port == port && last.ip == ip) {
+    Plane& plane_of_last = *static_cast<Plane*>(last.plane);  // lives as long as this object, whose id is unique
     const Status status = plane_of_last.data.move_at_once(move, last.number, range, timeout);
     if (status.ok()) return status_t::SUCCESS;
     // Nothing has moved: the peer was removed, so look its address up again, or it has device memory.
     if (status.code != Code::not_found && status.code != Code::unsupported)
       return run(operation, [&] { return status; });
   }
-  return with_peer(operation, PeerName{ip, port}, [&](Plane& plane_of_peer, const std::shared_ptr<Peer>& peer) {
-    const Status status = plane_of_peer.data.move(move, *peer, range, SIZE_MAX, 1, deadline());
+  return with_peer(operation, type, PeerName{ip, port}, [&](Plane& plane, const std::shared_ptr<Peer>& peer) {
+    const Status status = plane.data.move(move, *peer, range, SIZE_MAX, 1, deadline());
     // Not a peer that was found by its IP alone: later another peer may have the same IP.
-    if (status.ok() && plane_of_peer.data.moves_at_once() && plane_of_peer.peers.has_name(*peer, {ip, port}))
-      last = {id, port, peer->number, ip};
+    if (status.ok() && plane.data.moves_at_once() && plane.peers.has_name(*peer, {ip, port}))
+      last = {id, type, &plane, port, peer->number, ip};
     return status;
   });
 }
@@ -157,29 +175,31 @@ Communicator::~Communicator() = default;
 // ---- one-sided
 
 status_t Communicator::put(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                           std::size_t size, ConnType) {
-  return core_->move("put", Move::put, ip, port, {local_off, remote_off, size});
+                           std::size_t size, ConnType connType) {
+  return core_->move("put", connType, Move::put, ip, port, {local_off, remote_off, size});
 }
 
 status_t Communicator::get(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                           std::size_t size, ConnType) {
-  return core_->move("get", Move::get, ip, port, {local_off, remote_off, size});
+                           std::size_t size, ConnType connType) {
+  return core_->move("get", connType, Move::get, ip, port, {local_off, remote_off, size});
 }
 
 status_t Communicator::putNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                             std::size_t size, std::uint64_t* wr_id, ConnType) {
-  return core_->with_peer("putNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
-    return plane.data.start(Move::put, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
-  });
+                             std::size_t size, std::uint64_t* wr_id, ConnType connType) {
+  return core_->with_peer(
+      "putNB", connType, PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+        if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
+        return plane.data.start(Move::put, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
+      });
 }
 
 status_t Communicator::getNB(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                             std::size_t size, std::uint64_t* wr_id, ConnType) {
-  return core_->with_peer("getNB", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
-    return plane.data.start(Move::get, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
-  });
+                             std::size_t size, std::uint64_t* wr_id, ConnType connType) {
+  return core_->with_peer(
+      "getNB", connType, PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+        if (wr_id == nullptr) return Status::failure(Code::invalid_argument, "wr_id is null");
+        return plane.data.start(Move::get, peer, {local_off, remote_off, size}, core_->deadline(), *wr_id);
+      });
 }
 
 status_t Communicator::wait(std::uint64_t wr_id) { return wait(wr_id, core_->timeout); }
@@ -187,9 +207,8 @@ status_t Communicator::wait(std::uint64_t wr_id) { return wait(wr_id, core_->tim
 status_t Communicator::wait(std::uint64_t wr_id, std::chrono::nanoseconds timeout) {
   if (wr_id == no_transfer) return status_t::SUCCESS;
   return core_->run("wait", [&] {
-    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
-    if (plane == nullptr) return Status::failure(Code::not_found, "no transfer in flight has this id");
-    return plane->data.wait(wr_id, Deadline::after(timeout));
+    const auto deadline = Deadline::after(timeout);
+    return core_->wait_in_each([&](Core::Plane& plane) { return plane.data.wait(wr_id, deadline); });
   });
 }
 
@@ -200,73 +219,80 @@ status_t Communicator::wait(const std::vector<std::uint64_t>& wr_ids, std::chron
     std::vector<std::uint64_t> started;
     std::copy_if(wr_ids.begin(), wr_ids.end(), std::back_inserter(started),
                  [](std::uint64_t each) { return each != no_transfer; });
-    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
-    if (plane == nullptr)
-      return started.empty() ? Status{} : Status::failure(Code::not_found, "no transfer in flight has this id");
-    return plane->data.wait(started, Deadline::after(timeout));
+    const auto deadline = Deadline::after(timeout);
+    Status first;
+    for (const std::uint64_t each : started) {
+      const Status status = core_->wait_in_each([&](Core::Plane& plane) { return plane.data.wait(each, deadline); });
+      if (first.ok()) first = status;
+    }
+    return first;
   });
 }
 
 status_t Communicator::putPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
+                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight,
+                                   ConnType connType) {
   return core_->with_peer(
-      "putPipeline", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+      "putPipeline", connType, PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
         return plane.data.move(Move::put, *peer, {local_off, remote_off, size},
                                chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight, core_->deadline());
       });
 }
 
 status_t Communicator::getPipeline(std::string ip, std::uint16_t port, std::size_t local_off, std::size_t remote_off,
-                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight, ConnType) {
+                                   std::size_t size, std::size_t chunk_size, std::size_t max_inflight,
+                                   ConnType connType) {
   return core_->with_peer(
-      "getPipeline", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+      "getPipeline", connType, PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
         return plane.data.move(Move::get, *peer, {local_off, remote_off, size},
                                chunk_size > 0 ? chunk_size : default_chunk_bytes, max_inflight, core_->deadline());
       });
 }
 
-status_t Communicator::writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
-  return core_->with_peer("writeTo", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::writeTo(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType) {
+  return core_->with_peer("writeTo", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.data.move(Move::put, *peer, {ptr_bias, ptr_bias, size}, SIZE_MAX, 1, core_->deadline());
   });
 }
 
-status_t Communicator::readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
-  return core_->with_peer("readFrom", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::readFrom(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType) {
+  return core_->with_peer("readFrom", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.data.move(Move::get, *peer, {ptr_bias, ptr_bias, size}, SIZE_MAX, 1, core_->deadline());
   });
 }
 
 // ---- paired
 
-status_t Communicator::send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
-  return core_->with_peer("send", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::send(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType) {
+  return core_->with_peer("send", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.data.send(*peer, ptr_bias, size, core_->deadline());
   });
 }
 
-status_t Communicator::recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType) {
-  return core_->with_peer("recv", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::recv(std::string ip, std::size_t ptr_bias, std::size_t size, ConnType connType) {
+  return core_->with_peer("recv", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.data.receive(*peer, ptr_bias, size, core_->deadline());
   });
 }
 
-status_t Communicator::sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type, ConnType) {
-  return core_->with_peer("sendDataTo", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::sendDataTo(std::string ip, void* send_buf, std::size_t buf_size, MemoryType buf_type,
+                                  ConnType connType) {
+  return core_->with_peer("sendDataTo", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
   });
 }
 
 status_t Communicator::sendDataTo(std::string ip, std::uint16_t port, void* send_buf, std::size_t buf_size,
-                                  MemoryType buf_type, ConnType) {
-  return core_->with_peer("sendDataTo", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
-  });
+                                  MemoryType buf_type, ConnType connType) {
+  return core_->with_peer("sendDataTo", connType, PeerName{ip, port},
+                          [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                            return plane.data.send_data(*peer, send_buf, buf_size, buf_type, core_->deadline());
+                          });
 }
 
 status_t Communicator::recvDataFrom(std::string ip, void* recv_buf, std::size_t buf_size, MemoryType buf_type,
-                                    std::size_t* flag, ConnType) {
-  return core_->with_peer("recvDataFrom", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+                                    std::size_t* flag, ConnType connType) {
+  return core_->with_peer("recvDataFrom", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     std::size_t received = 0;
     const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type, received, core_->deadline());
     if (flag != nullptr) *flag = received;
@@ -275,9 +301,9 @@ status_t Communicator::recvDataFrom(std::string ip, void* recv_buf, std::size_t 
 }
 
 status_t Communicator::recvDataFrom(std::string ip, std::uint16_t port, void* recv_buf, std::size_t buf_size,
-                                    MemoryType buf_type, std::size_t* flag, ConnType) {
+                                    MemoryType buf_type, std::size_t* flag, ConnType connType) {
   return core_->with_peer(
-      "recvDataFrom", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+      "recvDataFrom", connType, PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
         std::size_t received = 0;
         const Status status = plane.data.receive_data(*peer, recv_buf, buf_size, buf_type, received, core_->deadline());
         if (flag != nullptr) *flag = received;
@@ -375,7 +401,8 @@ status_t Communicator::initServer(const std::string& bind_ip, std::uint16_t data
 
 status_t Communicator::closeServer() {
   return core_->run("closeServer", [&] {
-    if (Core::Plane* const plane = core_->opened.load(std::memory_order_acquire)) plane->peers.stop_listening();
+    for (const ConnType type : Core::types)
+      if (Core::Plane* const plane = core_->find(type)) plane->peers.stop_listening();
     if (core_->runs_ctrl_server.exchange(false)) CtrlSocketManager::instance().stop();
     if (core_->has_older_server.exchange(false)) CtrlSocketManager::instance().set_server("");
     return Status{};
@@ -403,33 +430,41 @@ status_t Communicator::connectTo(std::string ip, std::uint16_t port, ConnType co
   });
 }
 
-status_t Communicator::disConnect(const std::string& ip, std::uint16_t port, ConnType) {
+status_t Communicator::disConnect(const std::string& ip, std::uint16_t port, ConnType connType) {
   return core_->run("disConnect", [&] {
-    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
-    const auto peer = plane != nullptr ? plane->peers.find(PeerName{ip, port}) : nullptr;
-    if (peer != nullptr) plane->peers.disconnect(peer);
+    for (Core::Plane* const plane : core_->in_order(connType)) {
+      const auto peer = plane != nullptr ? plane->peers.find(PeerName{ip, port}) : nullptr;
+      if (peer == nullptr) continue;
+      plane->peers.disconnect(peer);
+      break;
+    }
     return Status{};
   });
 }
 
-status_t Communicator::disConnect(std::string ip, ConnType) {
+status_t Communicator::disConnect(std::string ip, ConnType connType) {
   return core_->run("disConnect", [&] {
-    Core::Plane* const plane = core_->opened.load(std::memory_order_acquire);
-    const auto peer = plane != nullptr ? plane->peers.find(ip) : nullptr;
-    if (peer != nullptr) plane->peers.disconnect(peer);
-    const bool is_ambiguous = peer == nullptr && plane != nullptr && plane->peers.knows(ip);
+    bool is_ambiguous = false;
+    for (Core::Plane* const plane : core_->in_order(connType)) {
+      const auto peer = plane != nullptr ? plane->peers.find(ip) : nullptr;
+      if (peer != nullptr) {
+        plane->peers.disconnect(peer);
+        return Status{};
+      }
+      is_ambiguous = is_ambiguous || (plane != nullptr && plane->peers.knows(ip));
+    }
     return is_ambiguous ? Status::failure(Code::not_found, "several peers have this IP") : Status{};
   });
 }
 
-status_t Communicator::checkConn(const std::string& ip, std::uint16_t port, ConnType) {
-  return core_->with_peer("checkConn", PeerName{ip, port}, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
-    return plane.peers.status(*peer);
-  });
+status_t Communicator::checkConn(const std::string& ip, std::uint16_t port, ConnType connType) {
+  return core_->with_peer(
+      "checkConn", connType, PeerName{ip, port},
+      [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) { return plane.peers.status(*peer); });
 }
 
-status_t Communicator::checkConn(std::string ip, ConnType) {
-  return core_->with_peer("checkConn", ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
+status_t Communicator::checkConn(std::string ip, ConnType connType) {
+  return core_->with_peer("checkConn", connType, ip, [&](Core::Plane& plane, const std::shared_ptr<Peer>& peer) {
     return plane.peers.status(*peer);
   });
 }

@@ -86,7 +86,7 @@ class InMessage {
 
 }  // namespace
 
-DataPlane::DataPlane(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {
+DataPlane::DataPlane(Peers& peers, Halves& halves) : peers_(peers), endpoint_(peers.endpoint()), halves_(halves) {
   if (!endpoint_.buffer().host_accessible) relay_.emplace(peers);
 }
 
@@ -300,15 +300,6 @@ Status DataPlane::wait(std::uint64_t id, Deadline deadline) noexcept {
   return status;
 }
 
-Status DataPlane::wait(const std::vector<std::uint64_t>& ids, Deadline deadline) noexcept {
-  Status first;
-  for (const std::uint64_t id : ids) {
-    const Status status = wait(id, deadline);
-    if (first.ok()) first = status;
-  }
-  return first;
-}
-
 // ---- control words
 
 template <typename Condition>
@@ -488,10 +479,12 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
     return message.end(Status::failure(Code::out_of_range, "the message is longer than the memory for it"));
   }
   // One message at a time arrives in the halves; other peers' messages wait for their turn.
-  const std::lock_guard halves(halves_lock_);
+  const std::lock_guard guard_of_halves(halves_.lock);
   if (const Status status = wait_for_halves(deadline); !status.ok()) return status;
   const std::uint64_t values[] = {accepted, std::min(begin + chunks_of(received, half), begin + 2), number};
-  granted_ = {peer.number, values[1]};
+  halves_.endpoint = &endpoint_;
+  halves_.peer = peer.number;
+  halves_.chunks = values[1];
   if (const Status status = signal(peer, data_verdict, values, deadline); !status.ok()) return status;
   try {
     const Status status = drain_chunks(peer, static_cast<std::byte*>(data), received, half, deadline);
@@ -499,19 +492,19 @@ Status DataPlane::receive_data(Peer& peer, void* data, std::size_t capacity, Mem
   } catch (const Error& error) {
     return from(error);
   }
-  granted_ = {};
+  halves_.endpoint = nullptr;
   return message.end({});
 }
 
 /// The sender of a message whose receive has failed may still put the chunks that were granted to it.
 Status DataPlane::wait_for_halves(Deadline deadline) noexcept {
-  while (granted_.peer >= 0 && endpoint_.status(granted_.peer).ok() &&
-         endpoint_.word(granted_.peer, data_chunks) < granted_.chunks) {
+  while (halves_.endpoint != nullptr && halves_.endpoint->status(halves_.peer).ok() &&
+         halves_.endpoint->word(halves_.peer, data_chunks) < halves_.chunks) {
     if (deadline.expired())
       return Status::failure(Code::timeout, "the sender of an earlier message still uses this side's buffer");
     ::sched_yield();
   }
-  granted_ = {};
+  halves_.endpoint = nullptr;
   return {};
 }
 
@@ -533,7 +526,7 @@ Status DataPlane::drain_chunks(Peer& peer, std::byte* data, std::size_t size, st
     }
     const std::uint64_t grant = std::min(end, c + 3);
     if (c + 2 >= end) continue;  // all are granted
-    granted_.chunks = grant;
+    halves_.chunks = grant;
     status = signal(peer, data_grant, std::span(&grant, 1), deadline);
     if (!status.ok()) return status;
   }

@@ -26,12 +26,23 @@ struct Range {
 };
 enum class Move { put, get };
 
+/// The two halves of a buffer, in which messages of send_data arrive, one at a time. All DataPlanes of the buffer share
+/// them.
+struct Halves {
+  std::mutex lock;  ///< held while a message arrives
+  // The chunks that a sender may put; under `lock`.
+  const rma::Endpoint* endpoint = nullptr;  ///< of the sender
+  int peer = -1;
+  std::uint64_t chunks = 0;
+};
+
 /// Device memory that the CPU can't access: this side's is staged through pinned host memory, a peer's is reached
 /// through its relay (DeviceRelay). Threads: any. Paired calls of one kind and direction with one peer run one after
 /// another.
 class DataPlane {
  public:
-  explicit DataPlane(Peers& peers);
+  /// `halves`: of the buffer.
+  DataPlane(Peers& peers, Halves& halves);
 
   /// Returns when all bytes are visible at the peer, or have arrived here. At most `inflight` chunks are in flight.
   base::Status move(Move move, Peer& peer, const Range& range, std::size_t chunk, std::size_t inflight,
@@ -49,8 +60,6 @@ class DataPlane {
   /// After a timeout the transfer stays in flight, and a later wait completes it. not_found: no transfer has this id,
   /// or an earlier wait has completed it.
   base::Status wait(std::uint64_t id, base::Deadline deadline) noexcept;
-  /// Completes all transfers and returns the first failure in the order of the list.
-  base::Status wait(const std::vector<std::uint64_t>& ids, base::Deadline deadline) noexcept;
 
   // ---- paired calls: each waits for the matching call of the peer
   base::Status send(Peer& peer, std::size_t offset, std::size_t size, base::Deadline deadline) noexcept;
@@ -88,12 +97,7 @@ class DataPlane {
   rma::Endpoint& endpoint_;
   std::mutex started_lock_;
   std::map<std::uint64_t, Started> started_;  // under started_lock_
-  std::mutex halves_lock_;                    // held while a message arrives in this side's halves
-  struct Granted {
-    int peer = -1;
-    std::uint64_t chunks = 0;
-  };
-  Granted granted_;                   // under halves_lock_: the chunks that a sender may put
+  Halves& halves_;
   std::optional<DeviceRelay> relay_;  // last: its thread uses peers_
 };
 

@@ -23,11 +23,13 @@ enum class ConnType { RDMA, UCX };
 ///    server: its IP, with any port.
 ///  - a call without a port: NOT_FOUND if several peers have the IP
 ///
-/// CONNECTIONS. Each pair of Communicators has one connection, even if both sides connect. Both sides may transfer.
+/// CONNECTIONS. Each pair of Communicators has one connection per ConnType, even if both sides connect. Both sides may
+/// transfer. A call whose ConnType has no peer of the name uses the other one's. A Communicator may have a server of
+/// each ConnType.
 /// HMC_SECRET authenticates connections. Without HMC_SECRET only processes of the same user on this machine are
 /// accepted: see StoreService.
 ///
-/// TRANSPORT. On one node: shared memory. Otherwise by the ConnType of the first initServer() or connectTo():
+/// TRANSPORT. On one node: shared memory. Otherwise by the ConnType of initServer() and connectTo():
 ///  - RDMA: ibverbs. Without a usable RDMA device UCX or TCP, and the reason is logged once.
 ///  - UCX: UCX. If this build has no UCX, TCP.
 ///  - HMC_TRANSPORT forces one.

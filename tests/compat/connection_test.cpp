@@ -92,6 +92,37 @@ TEST_P(Connection, close_server_ends_accepting_only) {
   EXPECT_EQ(interrupts.load(), 0);
 }
 
+TEST_P(Connection, a_communicator_has_servers_and_connections_of_both_types) {
+  Side server(1 << 16), client(1 << 16);
+  constexpr ConnType types[] = {ConnType::RDMA, ConnType::UCX};
+  std::uint16_t ports[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    server.serve(types[i]);
+    ports[i] = server.port;
+    ASSERT_EQ(client.communicator->connectTo(loopback, ports[i], types[i]), SUCCESS);
+  }
+  std::vector<std::uint64_t> ids(4);
+  fill(client.at(0), 0, 1, 0, 20000);
+  for (std::size_t i = 0; i < 4; ++i) {  // each port with its own type, and with the other one
+    const std::size_t at = i * 5000;
+    ASSERT_EQ(client.communicator->putNB(loopback, ports[i % 2], at, at, 5000, &ids[i], types[i / 2]), SUCCESS);
+  }
+  EXPECT_EQ(client.communicator->wait(ids), SUCCESS);
+  EXPECT_EQ(mismatch(server.at(0), 0, 1, 0, 20000), 20000U);
+  for (int i = 0; i < 2; ++i) {
+    fill(server.at(0), 1, static_cast<std::uint64_t>(i), 0, 300);
+    ASSERT_TRUE(eventually([&] { return server.communicator->checkConn(loopback, types[i]) == SUCCESS; }));
+    ASSERT_EQ(server.communicator->writeTo(loopback, 0, 300, types[i]), SUCCESS);
+    EXPECT_EQ(mismatch(client.at(0), 1, static_cast<std::uint64_t>(i), 0, 300), 300U);
+  }
+  EXPECT_EQ(client.communicator->disConnect(loopback, ports[0], types[0]), SUCCESS);
+  EXPECT_EQ(client.communicator->checkConn(loopback, ports[0], types[0]), NOT_FOUND);
+  EXPECT_EQ(client.communicator->put(loopback, ports[0], 0, 0, 1), NOT_FOUND);
+  EXPECT_EQ(client.communicator->checkConn(loopback, ports[1], types[1]), SUCCESS);
+  EXPECT_EQ(server.communicator->closeServer(), SUCCESS);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(server.communicator->initServer(loopback, ports[i], types[i]), SUCCESS);
+}
+
 /// A server in another process, which serves until it is killed.
 class OtherProcess {
  public:
