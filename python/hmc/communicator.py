@@ -85,25 +85,25 @@ class Communicator:
     """
 
     def __init__(self, buffer: ConnBuffer, num_chs: int = 1) -> None:
-        self._pair = _core.CommunicatorPair(getattr(buffer, "core", buffer), num_chs)
+        self._connections = _core.Communicator(getattr(buffer, "core", buffer), num_chs)
 
     # ---- one-sided
 
     def put(self, ip, port, local_off, remote_off, size, connType=ConnType.RDMA):
         """Write to the peer's buffer."""
-        return _status(self._pair.put, ip, port, local_off, remote_off, size, ConnType(connType))
+        return _status(self._connections.put, ip, port, local_off, remote_off, size, ConnType(connType))
 
     def get(self, ip, port, local_off, remote_off, size, connType=ConnType.RDMA):
         """Read from the peer's buffer."""
-        return _status(self._pair.get, ip, port, local_off, remote_off, size, ConnType(connType))
+        return _status(self._connections.get, ip, port, local_off, remote_off, size, ConnType(connType))
 
     def putNB(self, ip, port, local_off, remote_off, size, connType=ConnType.RDMA):
         """Start a put; returns its status, and an id for wait()."""
-        return self._start(self._pair.put_nb, ip, port, local_off, remote_off, size, ConnType(connType))
+        return self._start(self._connections.put_nb, ip, port, local_off, remote_off, size, ConnType(connType))
 
     def getNB(self, ip, port, local_off, remote_off, size, connType=ConnType.RDMA):
         """Start a get; returns its status, and an id for wait()."""
-        return self._start(self._pair.get_nb, ip, port, local_off, remote_off, size, ConnType(connType))
+        return self._start(self._connections.get_nb, ip, port, local_off, remote_off, size, ConnType(connType))
 
     @staticmethod
     def _start(function, *arguments):
@@ -115,65 +115,65 @@ class Communicator:
     def wait(self, wr_id=None, *, wr_ids=None):
         """Complete a transfer, or all transfers of a list of ids."""
         ids = wr_id if wr_ids is None else wr_ids
-        return _status(self._pair.wait, [ids] if isinstance(ids, int) else list(ids))
+        return _status(self._connections.wait, [ids] if isinstance(ids, int) else list(ids))
 
     def writeTo(self, ip, ptr_bias, size, connType=ConnType.RDMA):
         """Write to the same offset of the peer's buffer."""
-        return _status(self._pair.write_to, ip, ptr_bias, size, ConnType(connType))
+        return _status(self._connections.write_to, ip, ptr_bias, size, ConnType(connType))
 
     def readFrom(self, ip, ptr_bias, size, connType=ConnType.RDMA):
         """Read from the same offset of the peer's buffer."""
-        return _status(self._pair.read_from, ip, ptr_bias, size, ConnType(connType))
+        return _status(self._connections.read_from, ip, ptr_bias, size, ConnType(connType))
 
     # ---- paired
 
     def send(self, ip, ptr_bias, size, connType=ConnType.RDMA):
         """Send a part of the buffer to the peer, which calls recv."""
-        return _status(self._pair.send, ip, ptr_bias, size, ConnType(connType))
+        return _status(self._connections.send, ip, ptr_bias, size, ConnType(connType))
 
     def recv(self, ip, ptr_bias, size, connType=ConnType.RDMA):
         """Receive into a part of the buffer."""
-        return _status(self._pair.receive, ip, ptr_bias, size, ConnType(connType))
+        return _status(self._connections.receive, ip, ptr_bias, size, ConnType(connType))
 
     def sendDataTo(self, ip, *arguments, **keywords):
         """Send memory to the peer, which calls recvDataFrom: ip, [port,] send_buf, buf_size, buf_type, connType."""
         port, memory, size, kind, conn = _data_arguments("sendDataTo", ["send_buf", "buf_size", "buf_type"], arguments, keywords)
-        return _status(self._pair.send_data, ip, port, _address(memory), size, MemoryType(kind), ConnType(conn))
+        return _status(self._connections.send_data, ip, port, _address(memory), size, MemoryType(kind), ConnType(conn))
 
     def recvDataFrom(self, ip, *arguments, **keywords):
         """Receive into memory: ip, [port,] recv_buf, buf_size, buf_type, flag, connType. ``flag`` is ignored, as it was."""
         port, memory, size, kind, _, conn = _data_arguments("recvDataFrom", ["recv_buf", "buf_size", "buf_type", "flag"], arguments,
                                                             keywords)
-        return _status(self._pair.receive_data, ip, port, _address(memory), size, MemoryType(kind), ConnType(conn))
+        return _status(self._connections.receive_data, ip, port, _address(memory), size, MemoryType(kind), ConnType(conn))
 
     # ---- control messages
 
     def ctrlSend(self, peer, tag):
         """Send a number (64 bits, unsigned) to the peer with this id."""
-        return _status(self._pair.ctrl_send, peer, tag)
+        return _status(self._connections.ctrl_send, peer, tag)
 
     def ctrlRecv(self, peer):
         """Receive a number; returns the status and the number."""
         try:
-            return status_t.SUCCESS, self._pair.ctrl_recv(peer)
+            return status_t.SUCCESS, self._connections.ctrl_recv(peer)
         except HMCStatusError as error:
             return error.status, 0
 
     def initCtrlServer(self, bind_ip, tcp_port, uds_path=""):
         """Accept control connections of peers."""
-        return _status(self._pair.listen_control, bind_ip, tcp_port, uds_path)
+        return _status(self._connections.listen_control, bind_ip, tcp_port, uds_path)
 
     def closeCtrl(self):
         """Close all control connections, and accept no more."""
-        return _status(self._pair.close_control)
+        return _status(self._connections.close_control)
 
     def connectCtrl(self, peer_id, self_id, link):
         """Connect to a peer's control server."""
-        return _status(self._pair.connect_control, peer_id, self_id, link.ip, link.port, _path(link))
+        return _status(self._connections.connect_control, peer_id, self_id, link.ip, link.port, _path(link))
 
     def closeCtrlPeer(self, peer_id):
         """Close the control connection to a peer."""
-        return _status(self._pair.close_control_peer, peer_id)
+        return _status(self._connections.close_control_peer, peer_id)
 
     @staticmethod
     def udsPathFor(dir, peer_id):  # pylint: disable=redefined-builtin
@@ -188,12 +188,12 @@ class Communicator:
         bind_ip, data_port = (bind_ip if ip is None else ip), (data_port if port is None else port)
         if ctrl_uds_path is None:
             third = connType if ctrl_tcp_port is None else ctrl_tcp_port
-            return _status(self._pair.listen, bind_ip, data_port, ConnType(serverType if third is None else third))
-        return _status(self._pair.listen_with_control, bind_ip, data_port, ctrl_tcp_port, ctrl_uds_path, ConnType(serverType))
+            return _status(self._connections.listen, bind_ip, data_port, ConnType(serverType if third is None else third))
+        return _status(self._connections.listen_with_control, bind_ip, data_port, ctrl_tcp_port, ctrl_uds_path, ConnType(serverType))
 
     def closeServer(self):
         """Accept no more peers. Connected ones stay."""
-        return _status(self._pair.close_server)
+        return _status(self._connections.close_server)
 
     def connectTo(self, *arguments, **keywords):
         """Connect to a server: peer_id, self_id, peer_ip, data_port, ctrl_link, connType; or ip, port, connType."""
@@ -202,25 +202,25 @@ class Communicator:
         return self._connect_to_id(*arguments, **keywords)
 
     def _connect_to_ip(self, ip, port, connType=ConnType.RDMA):
-        return _status(self._pair.connect, ip, port, ConnType(connType))
+        return _status(self._connections.connect, ip, port, ConnType(connType))
 
     def _connect_to_id(self, peer_id, self_id, peer_ip, data_port, ctrl_link, connType=ConnType.RDMA):
         by_path = ctrl_link.transport == CtrlTransport.UDS
         if not (ctrl_link.uds_path if by_path else ctrl_link.ip and ctrl_link.port):
             return status_t.INVALID_CONFIG
         control_ip, control_port = (peer_ip, 0) if by_path else (ctrl_link.ip, ctrl_link.port)
-        return _status(self._pair.connect_to, peer_id, self_id, peer_ip, data_port, control_ip, control_port, _path(ctrl_link),
+        return _status(self._connections.connect_to, peer_id, self_id, peer_ip, data_port, control_ip, control_port, _path(ctrl_link),
                        ConnType(connType))
 
     def disConnect(self, ip, port=None, connType=ConnType.RDMA):
         """End the connection to a peer: ip, port, connType; or ip, connType. No effect if there is none."""
         port, conn = port_and_conn(port, connType)
-        return _status(self._pair.disconnect, ip, port, conn)
+        return _status(self._connections.disconnect, ip, port, conn)
 
     def checkConn(self, ip, port=None, connType=ConnType.RDMA):
         """SUCCESS if the peer is connected and hasn't died: ip, port, connType; or ip, connType."""
         port, conn = port_and_conn(port, connType)
-        return self._pair.status_of(ip, port, conn)
+        return self._connections.status_of(ip, port, conn)
 
 
 def port_and_conn(port, conn):

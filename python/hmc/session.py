@@ -234,7 +234,7 @@ class Session:
         self.ctrl_uds_dir = str(ctrl_uds_dir)
         self.id = None
         self.comm = Communicator(buf.core, num_chs)
-        self._pair = self.comm._pair  # pylint: disable=protected-access
+        self._connections = self.comm._connections  # pylint: disable=protected-access
         self._is_server = False
 
     def set_local_ip(self, ip: str) -> None:
@@ -252,7 +252,7 @@ class Session:
                     ctrl_tcp_port: int | None = None, self_id: int | None = None, ctrl_uds_dir: str | None = None) -> None:
         """Accept peers: at both ports and at the control port, or, with ip and port, at one port for ``conn``."""
         if ip is not None:
-            self._pair.listen(ip.strip(), _port(port), ConnType(conn))
+            self._connections.listen(ip.strip(), _port(port), ConnType(conn))
             self.local_ip = ip.strip()
         else:
             if None in (bind_ip, ucx_port, rdma_port, ctrl_tcp_port, self_id):
@@ -260,14 +260,14 @@ class Session:
             if ctrl_uds_dir is not None:
                 self.ctrl_uds_dir = str(ctrl_uds_dir)
             self.id = int(self_id)
-            self._pair.listen_all(bind_ip.strip(), _port(ucx_port), _port(rdma_port), _port(ctrl_tcp_port),
+            self._connections.listen_all(bind_ip.strip(), _port(ucx_port), _port(rdma_port), _port(ctrl_tcp_port),
                                   _core.control_path(self.ctrl_uds_dir, self.id))
             self.local_ip = bind_ip.strip()
         self._is_server = True
 
     def close_server(self) -> None:
         """Accept no more peers. Connected ones stay."""
-        self._pair.close_server()
+        self._connections.close_server()
         self._is_server = False
 
     def connect(self, ip: str | None = None, port: int | None = None, conn: ConnType = ConnType.RDMA, *,
@@ -280,7 +280,7 @@ class Session:
         """
         conn = ConnType(conn)
         if ip is not None:
-            self._pair.connect(ip.strip(), _port(port), conn)
+            self._connections.connect(ip.strip(), _port(port), conn)
             return
         if None in (peer_id, self_id, peer_ip, data_port, ctrl_tcp_port):
             raise TypeError("connect needs peer_id, self_id, peer_ip, data_port and ctrl_tcp_port; or ip and port")
@@ -290,7 +290,7 @@ class Session:
         path = ""
         if self._control_transport(peer_ip) == CtrlTransport.UDS:
             path = _core.control_path(self.ctrl_uds_dir if uds_dir is None else str(uds_dir), peer_id)
-        self._pair.connect_to(peer_id, self_id, peer_ip, data_port, _port(ctrl_tcp_port), path, conn)
+        self._connections.connect_to(peer_id, self_id, peer_ip, data_port, _port(ctrl_tcp_port), path, conn)
 
     def _control_transport(self, peer_ip):
         forced = os.environ.get("CTRL_TRANSPORT", "").strip().lower()
@@ -300,36 +300,36 @@ class Session:
     def disconnect(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> None:
         """End the connection to a peer: disconnect(ip, port, conn), or disconnect(ip, conn). No effect if there is none."""
         port, conn = _port_and_conn(port, conn)
-        self._pair.disconnect(ip, port, conn)
+        self._connections.disconnect(ip, port, conn)
 
     def check_conn(self, ip: str, port: int | ConnType | None = None, conn: ConnType = ConnType.RDMA) -> bool:
         """True if the peer is connected and hasn't died: check_conn(ip, port, conn), or check_conn(ip, conn)."""
         port, conn = _port_and_conn(port, conn)
-        return self._pair.status_of(ip, port, conn) == status_t.SUCCESS
+        return self._connections.status_of(ip, port, conn) == status_t.SUCCESS
 
     # ---- one-sided: bytes between the two sides' buffers
 
     def put_remote(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int,
                    conn: ConnType = ConnType.RDMA) -> None:
         """Write to the peer's buffer. At return the peer sees the bytes."""
-        self._pair.put(ip, port, local_off, remote_off, nbytes, ConnType(conn))
+        self._connections.put(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
     def get_remote(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int,
                    conn: ConnType = ConnType.RDMA) -> None:
         """Read from the peer's buffer."""
-        self._pair.get(ip, port, local_off, remote_off, nbytes, ConnType(conn))
+        self._connections.get(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
     def put_nb(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int, conn: ConnType = ConnType.RDMA) -> int:
         """Start a put_remote; returns an id for wait()."""
-        return self._pair.put_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
+        return self._connections.put_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
     def get_nb(self, ip: str, port: int, local_off: int, remote_off: int, nbytes: int, conn: ConnType = ConnType.RDMA) -> int:
         """Start a get_remote; returns an id for wait()."""
-        return self._pair.get_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
+        return self._connections.get_nb(ip, port, local_off, remote_off, nbytes, ConnType(conn))
 
     def wait(self, wr_id: int | list[int]) -> None:
         """Complete a transfer, or all transfers of a list of ids."""
-        self._pair.wait([wr_id] if isinstance(wr_id, int) else list(wr_id))
+        self._connections.wait([wr_id] if isinstance(wr_id, int) else list(wr_id))
 
     def buffer_put_then_put(self, ip: str, port: int, data, *, local_off: int = 0, remote_off: int = 0,
                             conn: ConnType = ConnType.RDMA, nbytes: int | None = None, device: str | None = None) -> int:
@@ -350,16 +350,16 @@ class Session:
 
     def ctrl_send(self, peer: int, tag: int) -> None:
         """Send a number (64 bits, unsigned) to the peer with this id."""
-        self._pair.ctrl_send(peer, tag)
+        self._connections.ctrl_send(peer, tag)
 
     def ctrl_recv(self, peer: int) -> int:
         """Receive a number. A server waits until the peer has connected."""
-        return self._pair.ctrl_recv(peer)
+        return self._connections.ctrl_recv(peer)
 
     def send_data_to(self, ip: str, port: int, send_buf_ptr: int, buf_size: int, buf_type: MemoryType,
                      conn: ConnType = ConnType.RDMA) -> None:
         """Send memory at an address through the receiver's buffer, which it overwrites. The peer calls recv_data_from."""
-        self._pair.send_data(ip, port, send_buf_ptr, buf_size, MemoryType(buf_type), ConnType(conn))
+        self._connections.send_data(ip, port, send_buf_ptr, buf_size, MemoryType(buf_type), ConnType(conn))
 
     def recv_data_from(self, ip: str, port: int, recv_buf_ptr: int, buf_size: int, buf_type: MemoryType, flag_ptr: int = 0,
                        conn: ConnType = ConnType.RDMA) -> int:
@@ -367,7 +367,7 @@ class Session:
 
         flag_ptr: the address of a 64-bit integer that also receives the length; 0: none.
         """
-        received = self._pair.receive_data(ip, port, recv_buf_ptr, buf_size, MemoryType(buf_type), ConnType(conn))
+        received = self._connections.receive_data(ip, port, recv_buf_ptr, buf_size, MemoryType(buf_type), ConnType(conn))
         if flag_ptr:
             import ctypes
             ctypes.c_size_t.from_address(flag_ptr).value = received
@@ -404,17 +404,17 @@ class Session:
     def write_to(self, ip: str, ptr_bias: int, size: int, conn: ConnType = ConnType.RDMA) -> None:
         """Write this side's buffer to the peer's, at the same offset."""
         self._await_peer(ip, conn)
-        self._pair.write_to(ip, ptr_bias, size, ConnType(conn))
+        self._connections.write_to(ip, ptr_bias, size, ConnType(conn))
 
     def read_from(self, ip: str, ptr_bias: int, size: int, conn: ConnType = ConnType.RDMA) -> None:
         """Read the peer's buffer into this side's, at the same offset."""
         self._await_peer(ip, conn)
-        self._pair.read_from(ip, ptr_bias, size, ConnType(conn))
+        self._connections.read_from(ip, ptr_bias, size, ConnType(conn))
 
     def _await_peer(self, ip, conn):
         """On a server: waits for the connection of a peer that calls name before it has connected."""
         end = time.monotonic() + float(os.environ.get("HMC_TIMEOUT_S") or 300)
-        while self._is_server and self._pair.status_of(ip, None, ConnType(conn)) == status_t.NOT_FOUND:
+        while self._is_server and self._connections.status_of(ip, None, ConnType(conn)) == status_t.NOT_FOUND:
             if time.monotonic() > end:
                 raise HMCStatusError(status_t.TIMEOUT, f"{ip}: no peer with this IP has connected, or several have")
             time.sleep(0.002)

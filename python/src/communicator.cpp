@@ -1,4 +1,4 @@
-// ConnBuffer, and the two Communicators of a Session. hmc/session.py is their interface.
+// ConnBuffer and Communicator. hmc/communicator.py and hmc/session.py are their interfaces.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -226,31 +226,6 @@ void define_buffer(nb::module_& module) {
           nb::arg("dst_offset"), nb::arg("src_offset"), nb::arg("nbytes"));
 }
 
-/// A Communicator for each ConnType, over one buffer. A Session listens on a port for each, and each has the transport
-/// of its ConnType.
-class CommunicatorPair {
- public:
-  CommunicatorPair(const BufferObject& buffer, std::size_t channels)
-      : pair_{hmc::Communicator(buffer.buffer, channels), hmc::Communicator(buffer.buffer, channels)} {}
-  ~CommunicatorPair() = default;
-  CommunicatorPair(const CommunicatorPair&) = delete;
-  CommunicatorPair& operator=(const CommunicatorPair&) = delete;
-
-  hmc::Communicator& of(ConnType type) { return pair_[static_cast<std::size_t>(type)]; }
-
-  /// Calls `function` with the Communicator of the type, or with the other one if only that knows the peer.
-  template <typename Function> status_t call(ConnType type, Function&& function) {
-    return unlocked([&] {
-      const status_t status = function(of(type));
-      if (status != status_t::NOT_FOUND) return status;
-      return function(of(type == ConnType::RDMA ? ConnType::UCX : ConnType::RDMA));
-    });
-  }
-
- private:
-  std::array<hmc::Communicator, 2> pair_;
-};
-
 std::string peer_text(const char* operation, const std::string& ip, std::optional<std::uint16_t> port) {
   return std::string(operation) + ": " + ip + (port ? ":" + std::to_string(*port) : std::string());
 }
@@ -258,84 +233,79 @@ std::string id_text(const char* operation, std::uint32_t id) {
   return std::string(operation) + ": the peer " + std::to_string(id);
 }
 
-void define_transfers(nb::class_<CommunicatorPair>& type) {
+void define_transfers(nb::class_<hmc::Communicator>& type) {
   using std::size_t;
   using std::string;
   using std::uint16_t;
   using std::uint64_t;
-  using Pair = CommunicatorPair;
-  type.def("put",
-           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
-             check(self.call(conn, [&](auto& each) { return each.put(ip, port, local, remote, bytes, conn); }),
-                   peer_text("put_remote", ip, port));
-           });
-  type.def("get",
-           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
-             check(self.call(conn, [&](auto& each) { return each.get(ip, port, local, remote, bytes, conn); }),
-                   peer_text("get_remote", ip, port));
-           });
-  type.def("put_nb",
-           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
-             uint64_t id = 0;
-             check(self.call(conn, [&](auto& each) { return each.putNB(ip, port, local, remote, bytes, &id, conn); }),
-                   peer_text("put_nb", ip, port));
-             return id;
-           });
-  type.def("get_nb",
-           [](Pair& self, const string& ip, uint16_t port, size_t local, size_t remote, size_t bytes, ConnType conn) {
-             uint64_t id = 0;
-             check(self.call(conn, [&](auto& each) { return each.getNB(ip, port, local, remote, bytes, &id, conn); }),
-                   peer_text("get_nb", ip, port));
-             return id;
-           });
+  type.def("put", [](hmc::Communicator& self, const string& ip, uint16_t port, size_t local, size_t remote,
+                     size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.put(ip, port, local, remote, bytes, conn); }), peer_text("put_remote", ip, port));
+  });
+  type.def("get", [](hmc::Communicator& self, const string& ip, uint16_t port, size_t local, size_t remote,
+                     size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.get(ip, port, local, remote, bytes, conn); }), peer_text("get_remote", ip, port));
+  });
+  type.def("put_nb", [](hmc::Communicator& self, const string& ip, uint16_t port, size_t local, size_t remote,
+                        size_t bytes, ConnType conn) {
+    uint64_t id = 0;
+    check(unlocked([&] { return self.putNB(ip, port, local, remote, bytes, &id, conn); }),
+          peer_text("put_nb", ip, port));
+    return id;
+  });
+  type.def("get_nb", [](hmc::Communicator& self, const string& ip, uint16_t port, size_t local, size_t remote,
+                        size_t bytes, ConnType conn) {
+    uint64_t id = 0;
+    check(unlocked([&] { return self.getNB(ip, port, local, remote, bytes, &id, conn); }),
+          peer_text("get_nb", ip, port));
+    return id;
+  });
   // Ids are unique in the process. Completes all, and reports the first failure.
-  type.def("wait", [](Pair& self, const std::vector<uint64_t>& ids) {
+  type.def("wait", [](hmc::Communicator& self, const std::vector<uint64_t>& ids) {
     status_t first = status_t::SUCCESS;
     uint64_t failed = 0;
     for (const uint64_t id : ids) {
-      const status_t status = self.call(ConnType::UCX, [&](auto& each) { return each.wait(id); });
+      const status_t status = unlocked([&] { return self.wait(id); });
       if (status == status_t::SUCCESS || first != status_t::SUCCESS) continue;
       first = status;
       failed = id;
     }
     check(first, "wait: the transfer " + std::to_string(failed));
   });
-  type.def("send", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.send(ip, bias, bytes, conn); }), peer_text("send", ip, {}));
+  type.def("send", [](hmc::Communicator& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.send(ip, bias, bytes, conn); }), peer_text("send", ip, {}));
   });
-  type.def("receive", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.recv(ip, bias, bytes, conn); }), peer_text("recv", ip, {}));
+  type.def("receive", [](hmc::Communicator& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.recv(ip, bias, bytes, conn); }), peer_text("recv", ip, {}));
   });
-  type.def("write_to", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.writeTo(ip, bias, bytes, conn); }), peer_text("put", ip, {}));
+  type.def("write_to", [](hmc::Communicator& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.writeTo(ip, bias, bytes, conn); }), peer_text("put", ip, {}));
   });
-  type.def("read_from", [](Pair& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
-    check(self.call(conn, [&](auto& each) { return each.readFrom(ip, bias, bytes, conn); }), peer_text("get", ip, {}));
+  type.def("read_from", [](hmc::Communicator& self, const string& ip, size_t bias, size_t bytes, ConnType conn) {
+    check(unlocked([&] { return self.readFrom(ip, bias, bytes, conn); }), peer_text("get", ip, {}));
   });
   type.def(
       "send_data",
-      [](Pair& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
+      [](hmc::Communicator& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
          MemoryType memory, ConnType conn) {
         auto* const from = reinterpret_cast<void*>(address);
-        check(self.call(conn,
-                        [&](auto& each) {
-                          return port ? each.sendDataTo(ip, *port, from, bytes, memory, conn)
-                                      : each.sendDataTo(ip, from, bytes, memory, conn);
-                        }),
+        check(unlocked([&] {
+                return port ? self.sendDataTo(ip, *port, from, bytes, memory, conn)
+                            : self.sendDataTo(ip, from, bytes, memory, conn);
+              }),
               peer_text("send_data_to", ip, port));
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("address"), nb::arg("bytes"), nb::arg("memory"), nb::arg("conn"));
   type.def(
       "receive_data",
-      [](Pair& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
+      [](hmc::Communicator& self, const string& ip, std::optional<uint16_t> port, std::uintptr_t address, size_t bytes,
          MemoryType memory, ConnType conn) {
         auto* const to = reinterpret_cast<void*>(address);
         size_t received = 0;
-        check(self.call(conn,
-                        [&](auto& each) {
-                          return port ? each.recvDataFrom(ip, *port, to, bytes, memory, &received, conn)
-                                      : each.recvDataFrom(ip, to, bytes, memory, &received, conn);
-                        }),
+        check(unlocked([&] {
+                return port ? self.recvDataFrom(ip, *port, to, bytes, memory, &received, conn)
+                            : self.recvDataFrom(ip, to, bytes, memory, &received, conn);
+              }),
               peer_text("recv_data_from", ip, port));
         return received;
       },
@@ -354,82 +324,69 @@ hmc::Communicator::CtrlLink link_to(const std::string& ip, std::uint16_t port, c
   return link;
 }
 
-void define_connections(nb::class_<CommunicatorPair>& type) {
+void define_connections(nb::class_<hmc::Communicator>& type) {
   using std::string;
   using std::uint16_t;
   using std::uint32_t;
-  using Pair = CommunicatorPair;
-  type.def("ctrl_send", [](Pair& self, uint32_t peer, std::uint64_t tag) {
-    check(unlocked([&] { return self.of(ConnType::UCX).ctrlSend(peer, tag); }), id_text("ctrl_send", peer));
+  type.def("ctrl_send", [](hmc::Communicator& self, uint32_t peer, std::uint64_t tag) {
+    check(unlocked([&] { return self.ctrlSend(peer, tag); }), id_text("ctrl_send", peer));
   });
-  type.def("ctrl_recv", [](Pair& self, uint32_t peer) {
+  type.def("ctrl_recv", [](hmc::Communicator& self, uint32_t peer) {
     std::uint64_t tag = 0;
-    check(unlocked([&] { return self.of(ConnType::UCX).ctrlRecv(peer, &tag); }), id_text("ctrl_recv", peer));
+    check(unlocked([&] { return self.ctrlRecv(peer, &tag); }), id_text("ctrl_recv", peer));
     return tag;
   });
-  type.def("listen_control", [](Pair& self, const string& ip, uint16_t port, const string& path) {
-    check(unlocked([&] { return self.of(ConnType::UCX).initCtrlServer(ip, port, path); }),
-          peer_text("initCtrlServer", ip, port));
+  type.def("listen_control", [](hmc::Communicator& self, const string& ip, uint16_t port, const string& path) {
+    check(unlocked([&] { return self.initCtrlServer(ip, port, path); }), peer_text("initCtrlServer", ip, port));
   });
   type.def("close_control",
-           [](Pair& self) { check(unlocked([&] { return self.of(ConnType::UCX).closeCtrl(); }), "closeCtrl"); });
-  type.def("close_control_peer", [](Pair& self, uint32_t peer) {
-    check(unlocked([&] { return self.of(ConnType::UCX).closeCtrlPeer(peer); }), id_text("closeCtrlPeer", peer));
+           [](hmc::Communicator& self) { check(unlocked([&] { return self.closeCtrl(); }), "closeCtrl"); });
+  type.def("close_control_peer", [](hmc::Communicator& self, uint32_t peer) {
+    check(unlocked([&] { return self.closeCtrlPeer(peer); }), id_text("closeCtrlPeer", peer));
   });
-  type.def("connect_control",
-           [](Pair& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port, const string& path) {
-             check(unlocked([&] { return self.of(ConnType::UCX).connectCtrl(peer, me, link_to(ip, port, path)); }),
-                   id_text("connectCtrl", peer));
-           });
-  type.def("listen_with_control",
-           [](Pair& self, const string& ip, uint16_t port, uint16_t control_port, const string& path, ConnType conn) {
-             check(unlocked([&] { return self.of(conn).initServer(ip, port, control_port, path, conn); }),
-                   peer_text("initServer", ip, port));
-           });
-  type.def("listen", [](Pair& self, const string& ip, uint16_t port, ConnType conn) {
-    check(unlocked([&] { return self.of(conn).initServer(ip, port, conn); }), peer_text("init_server", ip, port));
+  type.def("connect_control", [](hmc::Communicator& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port,
+                                 const string& path) {
+    check(unlocked([&] { return self.connectCtrl(peer, me, link_to(ip, port, path)); }), id_text("connectCtrl", peer));
   });
-  type.def("listen_all", [](Pair& self, const string& ip, uint16_t ucx_port, uint16_t rdma_port, uint16_t control_port,
-                            const string& path) {
+  type.def("listen_with_control", [](hmc::Communicator& self, const string& ip, uint16_t port, uint16_t control_port,
+                                     const string& path, ConnType conn) {
+    check(unlocked([&] { return self.initServer(ip, port, control_port, path, conn); }),
+          peer_text("initServer", ip, port));
+  });
+  type.def("listen", [](hmc::Communicator& self, const string& ip, uint16_t port, ConnType conn) {
+    check(unlocked([&] { return self.initServer(ip, port, conn); }), peer_text("init_server", ip, port));
+  });
+  type.def("listen_all", [](hmc::Communicator& self, const string& ip, uint16_t ucx_port, uint16_t rdma_port,
+                            uint16_t control_port, const string& path) {
     const auto start = [&](ConnType conn, uint16_t port) {
-      check(unlocked([&] { return self.of(conn).initServer(ip, port, control_port, path, conn); }),
+      check(unlocked([&] { return self.initServer(ip, port, control_port, path, conn); }),
             peer_text("init_server", ip, port));
     };
     start(ConnType::RDMA, rdma_port);
     start(ConnType::UCX, ucx_port);
   });
-  type.def("close_server", [](Pair& self) {
-    for (const ConnType conn : {ConnType::RDMA, ConnType::UCX})
-      check(unlocked([&] { return self.of(conn).closeServer(); }), "close_server");
+  type.def("close_server",
+           [](hmc::Communicator& self) { check(unlocked([&] { return self.closeServer(); }), "close_server"); });
+  type.def("connect", [](hmc::Communicator& self, const string& ip, uint16_t port, ConnType conn) {
+    check(unlocked([&] { return self.connectTo(ip, port, conn); }), peer_text("connect", ip, port));
   });
-  type.def("connect", [](Pair& self, const string& ip, uint16_t port, ConnType conn) {
-    check(unlocked([&] { return self.of(conn).connectTo(ip, port, conn); }), peer_text("connect", ip, port));
-  });
-  type.def("connect_to", [](Pair& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port,
+  type.def("connect_to", [](hmc::Communicator& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port,
                             uint16_t control_port, const string& path, ConnType conn) {
-    check(unlocked([&] { return self.of(conn).connectTo(peer, me, ip, port, link_to(ip, control_port, path), conn); }),
+    check(unlocked([&] { return self.connectTo(peer, me, ip, port, link_to(ip, control_port, path), conn); }),
           peer_text("connect", ip, port) + " (" + id_text("id", peer) + ")");
   });
   type.def(
       "disconnect",
-      [](Pair& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
-        const auto end = [&](auto& each) {
-          return port ? each.disConnect(ip, *port, conn) : each.disConnect(ip, conn);
-        };
-        // disConnect succeeds also if it doesn't know the peer, but the other Communicator may know it.
-        status_t status = self.call(conn, [&](auto& each) {
-          const status_t known = port ? each.checkConn(ip, *port, conn) : each.checkConn(ip, conn);
-          return known == status_t::NOT_FOUND ? known : end(each);
-        });
-        if (status == status_t::NOT_FOUND) status = unlocked([&] { return end(self.of(conn)); });
+      [](hmc::Communicator& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
+        const status_t status =
+            unlocked([&] { return port ? self.disConnect(ip, *port, conn) : self.disConnect(ip, conn); });
         check(status, peer_text("disconnect", ip, port));
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("conn"));
   type.def(
       "status_of",
-      [](Pair& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
-        return self.call(conn,
-                         [&](auto& each) { return port ? each.checkConn(ip, *port, conn) : each.checkConn(ip, conn); });
+      [](hmc::Communicator& self, const string& ip, std::optional<uint16_t> port, ConnType conn) {
+        return unlocked([&] { return port ? self.checkConn(ip, *port, conn) : self.checkConn(ip, conn); });
       },
       nb::arg("ip"), nb::arg("port").none(), nb::arg("conn"));
 }
@@ -471,10 +428,15 @@ void define_communicator(nb::module_& module) {
       .value("UDS", Control::UDS);
   define_buffer(module);
 
-  nb::class_<CommunicatorPair> pair(module, "CommunicatorPair", "The connections of an hmc.Session.");
-  pair.def(nb::init<const BufferObject&, std::size_t>());
-  define_transfers(pair);
-  define_connections(pair);
+  nb::class_<hmc::Communicator> communicator(module, "Communicator", "The connections of an hmc.Communicator.");
+  communicator.def(
+      "__init__",
+      [](hmc::Communicator* self, const BufferObject& buffer, std::size_t channels) {
+        new (self) hmc::Communicator(buffer.buffer, channels);
+      },
+      nb::arg("buffer"), nb::arg("channels"));
+  define_transfers(communicator);
+  define_connections(communicator);
   module.def("control_path", &hmc::Communicator::udsPathFor, nb::arg("dir"), nb::arg("peer_id"));
   module.def("memory_supported", &hmc::memory_supported, "The type of memory that DEFAULT stands for on this machine.");
 }
