@@ -72,9 +72,11 @@ def _address(memory):
     return pointer(memory, name(memory))
 
 
-def _path(link):
-    """The Unix socket of a CtrlLink; "" for TCP."""
-    return link.uds_path if link.transport == CtrlTransport.UDS else ""
+def _address_of(link):
+    """(ip, port, path) of a CtrlLink: the path is "" for TCP. None if a part is missing."""
+    if link.transport == CtrlTransport.UDS:
+        return ("", 0, link.uds_path) if link.uds_path else None
+    return (link.ip, link.port, "") if link.ip and link.port else None
 
 
 class Communicator:
@@ -169,7 +171,10 @@ class Communicator:
 
     def connectCtrl(self, peer_id, self_id, link):
         """Connect to a peer's control server."""
-        return _status(self._connections.connect_control, peer_id, self_id, link.ip, link.port, _path(link))
+        address = _address_of(link)
+        if address is None:
+            return status_t.INVALID_CONFIG
+        return _status(self._connections.connect_control, peer_id, self_id, *address)
 
     def closeCtrlPeer(self, peer_id):
         """Close the control connection to a peer."""
@@ -205,12 +210,10 @@ class Communicator:
         return _status(self._connections.connect, ip, port, ConnType(connType))
 
     def _connect_to_id(self, peer_id, self_id, peer_ip, data_port, ctrl_link, connType=ConnType.RDMA):
-        by_path = ctrl_link.transport == CtrlTransport.UDS
-        if not (ctrl_link.uds_path if by_path else ctrl_link.ip and ctrl_link.port):
+        address = _address_of(ctrl_link)
+        if address is None:
             return status_t.INVALID_CONFIG
-        control_ip, control_port = (peer_ip, 0) if by_path else (ctrl_link.ip, ctrl_link.port)
-        return _status(self._connections.connect_to, peer_id, self_id, peer_ip, data_port, control_ip, control_port, _path(ctrl_link),
-                       ConnType(connType))
+        return _status(self._connections.connect_to, peer_id, self_id, peer_ip, data_port, *address, ConnType(connType))
 
     def disConnect(self, ip, port=None, connType=ConnType.RDMA):
         """End the connection to a peer: ip, port, connType; or ip, connType. No effect if there is none."""

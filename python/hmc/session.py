@@ -290,7 +290,7 @@ class Session:
         path = ""
         if self._control_transport(peer_ip) == CtrlTransport.UDS:
             path = _core.control_path(self.ctrl_uds_dir if uds_dir is None else str(uds_dir), peer_id)
-        self._connections.connect_to(peer_id, self_id, peer_ip, data_port, _port(ctrl_tcp_port), path, conn)
+        self._connections.connect_to(peer_id, self_id, peer_ip, data_port, peer_ip, _port(ctrl_tcp_port), path, conn)
 
     def _control_transport(self, peer_ip):
         forced = os.environ.get("CTRL_TRANSPORT", "").strip().lower()

@@ -371,8 +371,9 @@ void define_connections(nb::class_<hmc::Communicator>& type) {
     check(unlocked([&] { return self.connectTo(ip, port, conn); }), peer_text("connect", ip, port));
   });
   type.def("connect_to", [](hmc::Communicator& self, uint32_t peer, uint32_t me, const string& ip, uint16_t port,
-                            uint16_t control_port, const string& path, ConnType conn) {
-    check(unlocked([&] { return self.connectTo(peer, me, ip, port, link_to(ip, control_port, path), conn); }),
+                            const string& control_ip, uint16_t control_port, const string& path, ConnType conn) {
+    const auto link = link_to(control_ip, control_port, path);
+    check(unlocked([&] { return self.connectTo(peer, me, ip, port, link, conn); }),
           peer_text("connect", ip, port) + " (" + id_text("id", peer) + ")");
   });
   type.def(
