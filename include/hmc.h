@@ -221,6 +221,7 @@ class HMC_API CtrlSocketManager {
  private:
   friend class Communicator;  // returns the reason of a failure
   void set_server(const std::string& ip);
+  bool is_connected(CtrlId peer_id);
   CtrlSocketManager();
   ~CtrlSocketManager() = default;
   status_t try_start(const std::string& bind_ip, std::uint16_t tcp_port, const std::string& uds_path);

@@ -411,8 +411,14 @@ status_t Communicator::closeServer() {
 
 status_t Communicator::connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,
                                  const CtrlLink& ctrl_link, ConnType connType) {
-  const status_t ctrl = connectCtrl(peer_id, self_id, ctrl_link);
-  if (ctrl != status_t::SUCCESS) return ctrl;
+  // Connected already: the server may accept no more control connections.
+  const Core::Plane* const opened = core_->find(connType);
+  const auto known = opened != nullptr ? opened->peers.find(PeerName{peer_ip, data_port}) : nullptr;
+  const bool is_connected = known != nullptr && opened->peers.status(*known).ok();
+  if (!is_connected || !CtrlSocketManager::instance().is_connected(peer_id)) {
+    const status_t ctrl = connectCtrl(peer_id, self_id, ctrl_link);
+    if (ctrl != status_t::SUCCESS) return ctrl;
+  }
   return core_->run("connectTo", [&] {
     Core::Plane& plane = core_->open(connType);
     const auto limit = std::min<std::chrono::nanoseconds>(core_->timeout, longest_connect);

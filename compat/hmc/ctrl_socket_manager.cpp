@@ -178,6 +178,10 @@ void CtrlSocketManager::stop() {
   state_->set_server("");
   state_->plane.stop();
 }
+bool CtrlSocketManager::is_connected(CtrlId peer_id) {
+  const auto link = state_->plane.find(by_id(peer_id), false);
+  return link != nullptr && link->alive();
+}
 void CtrlSocketManager::set_server(const std::string& ip) { state_->set_server(ip); }
 bool CtrlSocketManager::isServer() const { return state_->plane.listens(); }
 

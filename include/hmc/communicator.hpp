@@ -131,7 +131,7 @@ class HMC_API Communicator {
   /// Accepts no more peers. Connected ones stay until disConnect() or the destructor.
   status_t closeServer();
   /// Waits for up to 30 seconds, and for the control connection 10, until a server accepts. After a second a warning
-  /// names the address.
+  /// names the address. No effect if it is connected.
   /// `peer_id`, `self_id`: the ids of both sides. The peer refuses a `self_id` that another peer uses, and a `peer_id`
   /// that isn't its own.
   status_t connectTo(CtrlId peer_id, CtrlId self_id, const std::string& peer_ip, std::uint16_t data_port,

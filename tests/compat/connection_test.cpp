@@ -200,6 +200,24 @@ TEST_P(Connection, client_that_restarts_replaces_its_dead_self) {
 
 INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::ValuesIn(tested_wires()), wire_name);
 
+TEST(ConnectionTwice, has_no_effect_also_after_the_server_has_closed) {
+  ScopedEnv timeout("HMC_TIMEOUT_S", "60");
+  Side server(4096), client(4096);
+  const std::uint16_t port = Side::next_port();
+  Communicator::CtrlLink link;
+  link.ip = loopback;
+  link.port = Side::next_port();
+  ASSERT_EQ(server.communicator->initServer(loopback, port, link.port, "", conn_type()), SUCCESS);
+  ASSERT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, conn_type()), SUCCESS);
+  ASSERT_EQ(server.communicator->closeServer(), SUCCESS);
+  EXPECT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, conn_type()), SUCCESS);
+  EXPECT_EQ(client.communicator->ctrlSend(0, 5), SUCCESS);
+  std::uint64_t tag = 0;
+  EXPECT_EQ(server.communicator->ctrlRecv(1, &tag), SUCCESS);
+  EXPECT_EQ(tag, 5U);
+  EXPECT_EQ(server.communicator->closeCtrl(), SUCCESS);
+}
+
 TEST(ConnectionToNobody, is_reported_with_the_address_while_it_waits_and_when_it_has_failed) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "1.5");
   const std::uint16_t data_port = Side::next_port(), control_port = Side::next_port();
