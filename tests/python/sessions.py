@@ -289,6 +289,8 @@ def communicator_server(ip, folder):
         same(out[:1000], data(CLIENT, 1000, call + 20), conn, "recv")
         succeeded(newer.ctrlSend(CLIENT, 2**63 + call))
     received = np.zeros(5000, np.uint8)
+    while older.checkConn(CLIENT_IP, ConnType.RDMA) == status_t.NOT_FOUND:  # the client hasn't connected yet
+        os.sched_yield()
     succeeded(older.recvDataFrom(CLIENT_IP, received.ctypes.data, 5000, MemoryType.CPU, 64, ConnType.RDMA))
     same(received[:4000], data(CLIENT, 4000, 30), "recvDataFrom without a port")
     answer = data(SERVER, 3000, 31)
