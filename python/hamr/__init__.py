@@ -9,8 +9,12 @@
 '{3, 3, 3, 3}'
 >>> same = buffer(array)                                         # no copy, whatever the array's library is
 
-A buffer's memory is zero, not uninitialized. Failures raise hmc.Error; HAMR prints a text and returns -1 or aborts. Transfers
-to the host, and the copies that a handle refers to, are complete when a call returns, in every transfer mode.
+A buffer's memory is zero, not uninitialized. Failures raise hmc.Error; HAMR prints a text and returns -1 or aborts.
+
+Order. A handle states the buffer's stream in both array interfaces, as HAMR's does. Transfers to the host, and copies that a
+handle refers to, are complete when a call returns, in every transfer mode. Device memory that the handle shares with the buffer
+is valid in the order of that stream: cupy and numba order their work after it. A buffer over an array waits for the stream of the
+array's interface, and uses it from then on.
 """
 
 import sys
@@ -23,14 +27,15 @@ buffer_allocator_same, buffer_allocator_none = -2, -1
  buffer_allocator_cuda_host, buffer_allocator_hip, buffer_allocator_hip_uva, buffer_allocator_openmp) = range(9)
 buffer_transfer_async, buffer_transfer_sync_host, buffer_transfer_sync = range(3)
 
-_NAMES = {-2: "same", -1: "none", 0: "cpp", 1: "malloc", 2: "cuda", 3: "cuda_async", 4: "cuda_uva", 5: "cuda_host", 6: "hip",
-          7: "hip_uva", 8: "openmp"}
+_NAMES = ("cpp", "malloc", "cuda_malloc_allocator", "cuda_malloc_async_allocator", "cuda_malloc_uva_allocator",
+          "cuda_malloc_host_allocator", "hip_malloc_allocator", "hip_malloc_uva_allocator", "openmp_allocator")
 # HMC's allocators by HAMR's number.
 _ALLOCATORS = ("host_new", "host_malloc", "cuda", "cuda_async", "cuda_managed", "cuda_pinned", "hip", "hip_managed", "openmp")
 _HOST = {buffer_allocator_cpp, buffer_allocator_malloc, buffer_allocator_cuda_uva, buffer_allocator_cuda_host,
          buffer_allocator_hip_uva}
-_CUDA = range(buffer_allocator_cuda, buffer_allocator_cuda_host + 1)
-_HIP = (buffer_allocator_hip, buffer_allocator_hip_uva)
+_CUDA = {buffer_allocator_cuda, buffer_allocator_cuda_async, buffer_allocator_cuda_uva}
+_HIP = {buffer_allocator_hip, buffer_allocator_hip_uva}
+_WITH_STREAMS = _CUDA | _HIP | {buffer_allocator_cuda_host}
 _PER_THREAD = 2  # the default stream of the calling thread, in CUDA and HIP
 
 
@@ -41,23 +46,40 @@ def _place(alloc):
 
 
 def get_allocator_name(alloc):
-    return _NAMES.get(alloc, "unknown")
+    return _NAMES[alloc] if alloc in range(len(_NAMES)) else "the allocator name is not known"
 
 
+# Whether code of a technology can access the allocator's memory without a copy. HAMR's answers: CUDA, HIP and OpenMP have the
+# same device.
 def host_accessible(alloc):
     return int(alloc in _HOST)
 
 
 def cuda_accessible(alloc):
-    return int(alloc in _CUDA)
+    return int(alloc in _CUDA or alloc in _HIP or alloc == buffer_allocator_openmp)
 
 
 def hip_accessible(alloc):
-    return int(alloc in _HIP)
+    return int(alloc in _CUDA or alloc in _HIP)
 
 
 def openmp_accessible(alloc):
-    return int(alloc == buffer_allocator_openmp)
+    return int(alloc in _CUDA or alloc == buffer_allocator_openmp)
+
+
+def assert_valid_allocator(alloc):
+    assert alloc in range(len(_ALLOCATORS)), get_allocator_name(alloc)
+
+
+def get_device_allocator():
+    """For memory of this machine's accelerator; malloc if it has none."""
+    where = hmc.Buffer(0).on("device").allocator
+    return {"cuda": buffer_allocator_cuda_async, "hip": buffer_allocator_hip}.get(where, buffer_allocator_malloc)
+
+
+def get_host_allocator():
+    """For host memory that this machine's accelerator copies fastest."""
+    return buffer_allocator_cuda_host if get_device_allocator() == buffer_allocator_cuda_async else buffer_allocator_malloc
 
 
 class stream:
@@ -69,6 +91,16 @@ class stream:
     def get_stream(self):
         return self.handle
 
+    def synchronize(self):
+        where = {buffer_allocator_cuda_async: "cuda", buffer_allocator_hip: "hip"}.get(get_device_allocator())
+        if where:
+            hmc.Buffer(0, "int8", where, mode="async", stream=self.handle).synchronize()
+        return 0
+
+    def print(self):
+        kind = {buffer_allocator_cuda_async: "cudaStream_t", buffer_allocator_hip: "hipStream_t"}.get(get_device_allocator())
+        sys.stderr.write(f"{kind} m_stream = {self.handle:#x}\n" if kind else "empty\n")
+
     def __bool__(self):
         return self.handle != 0
 
@@ -77,16 +109,32 @@ class stream:
 
 
 class buffer_handle:
-    """A buffer's elements for numpy, cupy, numba and torch. It keeps the memory."""
+    """A buffer's elements for numpy, cupy, numba and torch. It keeps the memory.
 
-    def __init__(self, view):
+    m_size, m_read_only, m_stream (a number), and m_host_accessible and m_cuda_accessible: which array interface applies.
+    """
+
+    def __init__(self, view, host_accessible, cuda_accessible, strm):
         self._view = view
+        self.m_size, self.m_read_only, self.m_stream = len(view), 0, strm
+        self.m_host_accessible, self.m_cuda_accessible = int(host_accessible), int(cuda_accessible)
+
+    def get_array_interface(self):
+        """shape, typestr, descr, data, strides, mask, stream and version."""
+        return self.get_cuda_array_interface() if self.m_cuda_accessible else self.get_numpy_array_interface()
 
     def get_numpy_array_interface(self):
-        return self._view.__array_interface__
+        if not self.m_host_accessible:
+            raise AttributeError("the host can't access this memory; get_host_accessible() returns memory that it can")
+        return self._complete(self._view.__array_interface__)
 
     def get_cuda_array_interface(self):
-        return self._view.__cuda_array_interface__
+        if not self.m_cuda_accessible:
+            raise AttributeError("CUDA can't access this memory; get_cuda_accessible() returns memory that it can")
+        return self._complete(self._view.__cuda_array_interface__)
+
+    def _complete(self, interface):
+        return {**interface, "descr": [("", interface["typestr"])], "strides": None, "mask": None, "stream": self.m_stream}
 
     # AttributeError where it doesn't apply, so that hasattr is right
     __array_interface__ = property(get_numpy_array_interface)
@@ -103,6 +151,10 @@ class buffer_handle:
 
     def __len__(self):
         return len(self._view)
+
+    def __str__(self):
+        return (f"{type(self).__name__} m_data = {self._view.ptr} m_size = {self.m_size} m_read_only = {self.m_read_only} "
+                f"m_host_accessible = {self.m_host_accessible} m_cuda_accessible = {self.m_cuda_accessible}")
 
     def __repr__(self):
         return f"{type(self).__name__}({self._view!r})"
@@ -162,8 +214,7 @@ class _Buffer:
 
     def _order(self):
         mode = "sync" if self._sync == buffer_transfer_sync else "sync_host"
-        has_streams = self._alloc in _CUDA or self._alloc in _HIP
-        return {"mode": mode, "stream": self._strm.handle if has_streams else None}
+        return {"mode": mode, "stream": self._strm.handle if self._alloc in _WITH_STREAMS else None}
 
     def _new(self, count=0, value=None):
         return hmc.Buffer(count, self.dtype, _place(self._alloc), value=value, **self._order())
@@ -187,6 +238,11 @@ class _Buffer:
         self._data = self._new()
         return 0
 
+    def swap(self, other):
+        if type(self) is not type(other):
+            raise TypeError(f"swap: {type(self).__name__} and {type(other).__name__} have different elements")
+        self.__dict__, other.__dict__ = other.__dict__, self.__dict__
+
     def move(self, alloc):
         self._data.move(_place(alloc))
         self._alloc = alloc
@@ -194,20 +250,34 @@ class _Buffer:
         return 0
 
     # ---- access
+    def _handle(self, view, host=0, cuda=0):
+        both = self.host_accessible() and self.cuda_accessible() and view.ptr == self._data.ptr
+        return self.handle(view, host or both, cuda or both, self._strm.handle)
+
     def get_host_accessible(self):
-        return self.handle(self._data.host())
+        return self._handle(self._data.host(), host=1)
 
     def get_cuda_accessible(self):
-        return self.handle(self._data.on("cuda"))
+        return self._handle(self._on("cuda"), cuda=1)
 
     def get_hip_accessible(self):
-        return self.handle(self._data.on("hip"))
+        return self._handle(self._on("hip"), cuda=1)
 
     def get_openmp_accessible(self):
-        return self.handle(self._data.on("openmp"))
+        view = self._data.on("openmp")
+        return self._handle(view, host=hasattr(view, "__array_interface__"), cuda=hasattr(view, "__cuda_array_interface__"))
 
     def get_device_accessible(self):
-        return self.handle(self._data.on("device"))
+        where = {buffer_allocator_cuda_async: "cuda", buffer_allocator_hip: "hip"}.get(get_device_allocator())
+        return self._handle(self._on(where), cuda=1) if where else self.get_host_accessible()
+
+    def _on(self, technology):
+        """A GPU's view. HAMR copies pinned memory to the device, because kernels read it slowly."""
+        if self._alloc != buffer_allocator_cuda_host:
+            return self._data.on(technology)
+        copy = self._data.copy(technology)
+        copy.synchronize()
+        return copy.on(technology)
 
     def host_accessible(self):
         return host_accessible(self._alloc)
@@ -220,6 +290,10 @@ class _Buffer:
 
     def openmp_accessible(self):
         return openmp_accessible(self._alloc)
+
+    def device_accessible(self):
+        known = {buffer_allocator_cuda_async: cuda_accessible, buffer_allocator_hip: hip_accessible}
+        return known.get(get_device_allocator(), host_accessible)(self._alloc)
 
     def data(self):
         """The address."""
@@ -259,9 +333,13 @@ class _Buffer:
     def _texts(self):
         return [f"{value:g}" if isinstance(value, float) else str(value) for value in self._data.tolist()]
 
-    def _print(self):
-        sys.stderr.write(", ".join(self._texts()))
+    def print(self):
+        """To stderr: the allocator, the device, the size and the elements."""
+        sys.stderr.write(f"m_alloc = {get_allocator_name(self._alloc)}, m_owner = {self.get_owner()}, m_size = {self.size()}, "
+                         f"m_data = {', '.join(self._texts())}\n")
         return 0
+
+    _print = print
 
     def __str__(self):
         values = self._texts()
@@ -291,9 +369,14 @@ def buffer(obj, **kwargs):
     """A buffer over the memory of an array, a tensor or another object that hmc.Buffer.from_array reads, without a copy.
 
     It holds the object. stream=: by default the object's, else the default stream of the calling thread. sync=: by default
-    buffer_transfer_sync_host.
+    buffer_transfer_sync_host. AttributeError if the object has no memory to share.
     """
-    data = hmc.Buffer.from_array(obj)
+    try:
+        data = hmc.Buffer.from_array(obj)
+    except TypeError as error:
+        if hasattr(obj, "__array_interface__") or hasattr(obj, "__cuda_array_interface__"):
+            raise
+        raise AttributeError(str(error)) from error
     if data.dtype not in _BY_DTYPE:
         raise TypeError(f"buffer: HAMR has no buffers of {data.dtype}")
     strm = kwargs.get("stream")

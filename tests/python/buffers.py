@@ -392,7 +392,7 @@ def test_hamr_shares_with_numpy_and_cupy():
     source[0] = 99
     assert buf.data() == source.ctypes.data and str(copy) == "{3, 10, 17, 24, 31, 38}" and str(buf).startswith("{99, 10")
     assert buf.move(buffer_allocator_cuda) == 0 and buf.cuda_accessible() == 1 and buf.host_accessible() == 0
-    raises(TypeError, lambda: buffer(object()), "array_interface")
+    raises(AttributeError, lambda: buffer(object()), "array_interface")
     # without an array interface: as torch's tensors in host memory, and bytes
     tensor = type("Tensor", (), {"__dlpack__": source.__dlpack__, "__dlpack_device__": source.__dlpack_device__})()
     assert buffer(tensor).data() == source.ctypes.data
@@ -401,6 +401,62 @@ def test_hamr_shares_with_numpy_and_cupy():
     raises(TypeError, lambda: buffer(hmc.Buffer(2, allocator="hip_pinned")), "hip_pinned")
     raises(TypeError, lambda: buffer(np.zeros(2, "float16")), "float16")
     raises(TypeError, lambda: buffer(np.zeros(2, ">i4")), "")
+
+
+def test_hamr_handles_have_every_property():
+    """Of both array interfaces, in the order of the buffer's stream."""
+    import hamr
+    allocators = {name: getattr(hamr, "buffer_allocator_" + name) for name in
+                  ("cpp", "malloc", "cuda", "cuda_async", "cuda_uva", "cuda_host", "hip", "hip_uva", "openmp")}
+    users = cuda.stream()
+    for name, alloc in allocators.items():
+        on_host, on_gpu = name in ("cpp", "malloc", "cuda_uva", "cuda_host", "hip_uva"), name not in ("cpp", "malloc", "cuda_host")
+        buf = hamr.buffer_short(alloc, 4, 7)
+        for module in (hamr, buf):
+            arguments = (alloc,) if module is hamr else ()
+            assert module.host_accessible(*arguments) == on_host and module.cuda_accessible(*arguments) == on_gpu, name
+            assert module.hip_accessible(*arguments) == (on_gpu and name != "openmp"), name
+            assert module.openmp_accessible(*arguments) == (name in ("cuda", "cuda_async", "cuda_uva", "openmp")), name
+        assert buf.device_accessible() == on_gpu
+        strm = users if name.startswith("cuda") else 2
+        buf.set_stream(hamr.stream(strm))
+        for kind in ("host", "cuda", "hip", "device"):
+            handle = getattr(buf, f"get_{kind}_accessible")()
+            both = on_host and on_gpu and handle._view.ptr == buf.data()
+            assert (handle.m_size, handle.m_read_only, handle.m_stream) == (4, 0, strm), (name, kind)
+            assert handle.m_host_accessible == (kind == "host" or both) and handle.m_cuda_accessible == (kind != "host" or both)
+            assert type(handle) is hamr.buffer_handle_short and "m_size = 4 m_read_only = 0 m_host" in str(handle)
+            for attribute, applies in (("__array_interface__", handle.m_host_accessible),
+                                       ("__cuda_array_interface__", handle.m_cuda_accessible)):
+                assert hasattr(handle, attribute) == applies, (name, kind, attribute)
+                if not applies:
+                    continue
+                interface = getattr(handle, attribute)
+                assert set(interface) == {"shape", "typestr", "descr", "data", "strides", "mask", "stream", "version"}
+                assert interface == {"shape": (4,), "typestr": "<i2", "descr": [("", "<i2")], "data": (interface["data"][0], False),
+                                     "strides": None, "mask": None, "stream": strm, "version": 3}
+            # CUDA's memory is shared with kernels; pinned memory and host memory are copied.
+            if kind == "cuda":
+                address = handle.get_array_interface()["data"][0]
+                assert (address == buf.data()) == (name in ("cuda", "cuda_async", "cuda_uva")), name
+                assert name == "cuda_uva" or cuda.read(address, "int16", 4).tolist() == [7] * 4, name
+    assert hamr.get_device_allocator() == allocators["cuda_async"] and hamr.get_host_allocator() == allocators["cuda_host"]
+    raises(AttributeError, lambda: hamr.buffer_int(allocators["cuda"], 1).get_cuda_accessible().get_numpy_array_interface(), "host")
+    # Device memory is valid in the order of the stream: what is queued there comes first.
+    values = pattern(40, "int16", 4)
+    with Late():
+        buf = hamr.buffer_short(allocators["cuda"], hamr.stream(users), hamr.buffer_transfer_async, 40, 1)
+        cuda.write(buf.data(), values, users)
+        interface = buf.get_cuda_accessible().__cuda_array_interface__
+        assert interface["stream"] == users and not cuda.is_idle(users)
+        assert np.array(buf.get_host_accessible(), copy=False).tolist() == values.tolist()
+    # the rest of the module
+    one, two = hamr.buffer_int(allocators["malloc"], 2, 1), hamr.buffer_int(allocators["cuda"], 3, 2)
+    one.swap(two)
+    assert (str(one), one.get_allocator(), str(two)) == ("{2, 2, 2}", allocators["cuda"], "{1, 1}")
+    raises(TypeError, lambda: one.swap(buf), "different")
+    assert hamr.get_allocator_name(allocators["hip"]) == "hip_malloc_allocator" and hamr.stream(users).synchronize() == 0
+    raises(AssertionError, lambda: hamr.assert_valid_allocator(hamr.buffer_allocator_none), "not known")
 
 
 if __name__ == "__main__":
