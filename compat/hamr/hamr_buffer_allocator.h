@@ -27,10 +27,17 @@ enum class buffer_allocator {
 };
 
 inline const char* get_allocator_name(buffer_allocator alloc) {
-  constexpr const char* names[] = {"same",     "none",      "cpp", "malloc",  "cuda",  "cuda_async",
-                                   "cuda_uva", "cuda_host", "hip", "hip_uva", "openmp"};
-  const int index = static_cast<int>(alloc) + 2;
-  return index >= 0 && index < 11 ? names[index] : "unknown";
+  constexpr const char* names[] = {"cpp",
+                                   "malloc",
+                                   "cuda_malloc_allocator",
+                                   "cuda_malloc_async_allocator",
+                                   "cuda_malloc_uva_allocator",
+                                   "cuda_malloc_host_allocator",
+                                   "hip_malloc_allocator",
+                                   "hip_malloc_uva_allocator",
+                                   "openmp_allocator"};
+  const int index = static_cast<int>(alloc);
+  return index >= 0 && index < 9 ? names[index] : "the allocator name is not known";
 }
 
 namespace detail {
@@ -55,21 +62,34 @@ inline hmc::Allocator allocator_of(buffer_allocator alloc) {
 
 inline bool is_cuda(buffer_allocator alloc) noexcept {
   return alloc == buffer_allocator::cuda || alloc == buffer_allocator::cuda_async ||
-         alloc == buffer_allocator::cuda_uva || alloc == buffer_allocator::cuda_host;
+         alloc == buffer_allocator::cuda_uva;
 }
 inline bool is_hip(buffer_allocator alloc) noexcept {
   return alloc == buffer_allocator::hip || alloc == buffer_allocator::hip_uva;
 }
+/// True if streams execute the transfers of the memory.
+inline bool has_streams(buffer_allocator alloc) noexcept {
+  return is_cuda(alloc) || is_hip(alloc) || alloc == buffer_allocator::cuda_host;
+}
+/// False for host memory, whose owner is -1.
+inline bool has_device(buffer_allocator alloc) noexcept {
+  return is_cuda(alloc) || is_hip(alloc) || alloc == buffer_allocator::openmp;
+}
 
 }  // namespace detail
 
-// Whether code of a technology can access the allocator's memory without a copy.
+// Whether code of a technology can access the allocator's memory without a copy. The answers are HAMR's: CUDA, HIP and
+// OpenMP have the same device. If this machine's OpenMP runs on the host, or the GPU is of the other vendor,
+// get_..._accessible() returns a copy nevertheless.
 inline int host_accessible(buffer_allocator alloc) {
-  return hmc::detail::is_host_accessible(detail::allocator_of(alloc)) ? 1 : 0;
+  return alloc == buffer_allocator::cpp || alloc == buffer_allocator::malloc || alloc == buffer_allocator::cuda_uva ||
+         alloc == buffer_allocator::cuda_host || alloc == buffer_allocator::hip_uva;
 }
-inline int cuda_accessible(buffer_allocator alloc) { return detail::is_cuda(alloc) ? 1 : 0; }
-inline int hip_accessible(buffer_allocator alloc) { return detail::is_hip(alloc) ? 1 : 0; }
-inline int openmp_accessible(buffer_allocator alloc) { return alloc == buffer_allocator::openmp ? 1 : 0; }
+inline int cuda_accessible(buffer_allocator alloc) { return detail::has_device(alloc); }
+inline int hip_accessible(buffer_allocator alloc) { return detail::is_cuda(alloc) || detail::is_hip(alloc); }
+inline int openmp_accessible(buffer_allocator alloc) {
+  return detail::is_cuda(alloc) || alloc == buffer_allocator::openmp;
+}
 
 inline void assert_valid_allocator([[maybe_unused]] buffer_allocator alloc) {
   assert(alloc >= buffer_allocator::cpp && alloc <= buffer_allocator::openmp);

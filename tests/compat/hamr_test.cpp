@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <new>
 #include <numeric>
+#include <ostream>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hamr_buffer.h>
@@ -21,7 +26,11 @@ namespace hmc::compat {
 
 namespace {
 
-[[maybe_unused]] const bool with_fakes = (memory::use_fakes(), true);  // each test may be the first
+[[maybe_unused]] const bool with_fakes = [] {  // each test may be the first
+  memory::use_fakes();
+  ::setenv("HMC_OPENMP_LIBRARY", memory::fake_path("openmp_cuda").c_str(), 1);
+  return true;
+}();
 
 using hamr::buffer;
 using A = hamr::buffer_allocator;
@@ -80,7 +89,7 @@ class Cuda : public Driver {
 
 template <typename T> std::vector<T> all_of(const buffer<T>& of) {
   const auto [handle, values] = hamr::get_host_accessible(of);
-  return {values, values + of.size()};
+  return std::vector<T>(values, values + of.size());
 }
 
 template <typename T> std::vector<T> counted(std::size_t count, int seed) {
@@ -221,6 +230,8 @@ TEST(Hamr, buffers_are_on_the_current_device) {
     EXPECT_EQ(Place::of(made.get_cuda_accessible().get()).device, 1);
     buffer<int> copy(A::cuda, made);
     EXPECT_EQ(copy.get_owner(), 1);
+    EXPECT_EQ(buffer<int>(made).get_owner(), 1);
+    EXPECT_EQ(all_of(buffer<int>(made)), std::vector<int>(10, 4));
     EXPECT_EQ(made.move(A::cuda), 0);
     EXPECT_EQ(made.get_owner(), 1);
     EXPECT_NE(made.data(), address);
@@ -234,25 +245,58 @@ TEST(Hamr, buffers_are_on_the_current_device) {
   }
 }
 
-TEST(Hamr, accessibility_follows_the_allocator) {
+bool is_one_of(A alloc, std::initializer_list<A> all) { return std::find(all.begin(), all.end(), alloc) != all.end(); }
+
+TEST(Hamr, accessors_are_true_for_the_allocators_of_a_technology) {
   for (const A alloc : allocators) {
     const buffer<short> made(alloc, 5, short{3});
-    const bool on_cuda = alloc == A::cuda || alloc == A::cuda_async || alloc == A::cuda_uva || alloc == A::cuda_host;
-    const bool on_hip = alloc == A::hip || alloc == A::hip_uva;
-    const bool on_host = alloc != A::cuda && alloc != A::cuda_async && alloc != A::hip;
+    const bool on_host = is_one_of(alloc, {A::cpp, A::malloc, A::cuda_uva, A::cuda_host, A::hip_uva});
+    const bool on_hip = is_one_of(alloc, {A::cuda, A::cuda_async, A::cuda_uva, A::hip, A::hip_uva});
+    const bool on_openmp = is_one_of(alloc, {A::cuda, A::cuda_async, A::cuda_uva, A::openmp});
     const std::string name = hamr::get_allocator_name(alloc);
-    EXPECT_EQ(made.cuda_accessible(), on_cuda) << name;
-    EXPECT_EQ(made.hip_accessible(), on_hip) << name;
     EXPECT_EQ(made.host_accessible(), on_host) << name;
-    EXPECT_EQ(hamr::host_accessible(alloc), on_host) << name;
-    EXPECT_EQ(made.get_cuda_accessible().get() == made.data(), on_cuda) << name;
-    EXPECT_EQ(made.get_hip_accessible().get() == made.data(), on_hip) << name;
-    EXPECT_EQ(made.get_host_accessible().get() == made.data(), on_host) << name;
-    EXPECT_EQ(made.get_device_accessible().get() == made.data(), on_cuda) << name;  // the machine's first accelerator
-    EXPECT_EQ(made.pointer().get(), made.data()) << name;
-    EXPECT_EQ(made.get_openmp_accessible() != nullptr, true) << name;
+    EXPECT_EQ(made.hip_accessible(), on_hip) << name;
+    EXPECT_EQ(made.cuda_accessible(), on_hip || alloc == A::openmp) << name;
+    EXPECT_EQ(made.openmp_accessible(), on_openmp) << name;
+    EXPECT_EQ(made.device_accessible(), made.cuda_accessible()) << name;  // the machine's first accelerator
+    EXPECT_EQ(hamr::host_accessible(alloc), made.host_accessible()) << name;
+    EXPECT_EQ(hamr::cuda_accessible(alloc), made.cuda_accessible()) << name;
+    EXPECT_EQ(hamr::hip_accessible(alloc), made.hip_accessible()) << name;
+    EXPECT_EQ(hamr::openmp_accessible(alloc), made.openmp_accessible()) << name;
   }
+  EXPECT_EQ(hamr::openmp_accessible(A::none), 0);
+  EXPECT_STREQ(hamr::get_allocator_name(A::cuda_async), "cuda_malloc_async_allocator");
+  EXPECT_STREQ(hamr::get_allocator_name(A::none), "the allocator name is not known");
+}
+
+TEST(Hamr, memory_is_shared_with_the_code_that_can_access_it) {
+  const Cuda cuda;
+  for (const A alloc : allocators) {
+    const buffer<short> made(alloc, 5, short{3});
+    const std::string name = hamr::get_allocator_name(alloc);
+    const bool on_gpu = is_one_of(alloc, {A::cuda, A::cuda_async, A::cuda_uva, A::openmp});
+    EXPECT_EQ(made.get_host_accessible().get() == made.data(), made.host_accessible()) << name;
+    EXPECT_EQ(made.get_cuda_accessible().get() == made.data(), on_gpu) << name;
+    EXPECT_EQ(made.get_device_accessible().get() == made.data(), on_gpu) << name;
+    EXPECT_EQ(made.get_openmp_accessible().get() == made.data(), on_gpu) << name;  // OpenMP's device is CUDA's
+    EXPECT_EQ(made.get_hip_accessible().get() == made.data(), is_one_of(alloc, {A::hip, A::hip_uva})) << name;
+    EXPECT_EQ(Place::of(made.get_cuda_accessible().get()).device, 0) << name;
+    const auto values_at = [](A at, const std::shared_ptr<const short>& handle) {
+      return all_of(buffer<short>(at, 5, at == A::malloc ? -1 : 0, std::const_pointer_cast<short>(handle)));
+    };
+    const std::vector<short> expected(5, 3);
+    EXPECT_EQ(values_at(A::malloc, made.get_host_accessible()), expected) << name;
+    EXPECT_EQ(values_at(A::cuda, made.get_cuda_accessible()), expected) << name;
+    EXPECT_EQ(values_at(A::openmp, made.get_openmp_accessible()), expected) << name;
+    EXPECT_EQ(values_at(A::hip, made.get_hip_accessible()), expected) << name;
+  }
+  const Cuda other(1);
+  const buffer<int> elsewhere(A::cuda, 4, 6);
+  const auto for_openmp = elsewhere.get_openmp_accessible();  // OpenMP's device 0
+  EXPECT_NE(for_openmp.get(), elsewhere.data());
+  EXPECT_EQ(Place::of(for_openmp.get()).device, 0);
   EXPECT_EQ(buffer<int>(A::cuda).get_host_accessible(), nullptr);
+  EXPECT_EQ(buffer<int>(A::cuda).get_openmp_accessible(), nullptr);
   EXPECT_EQ(hamr::get_device_allocator(), A::cuda_async);
   EXPECT_EQ(hamr::get_host_allocator(), A::cuda_host);
   EXPECT_THROW((void)buffer<int>(A::none), hmc::Error);
@@ -380,7 +424,363 @@ TEST(Hamr, helpers_return_tuples) {
   EXPECT_EQ(hamr::ref_to(hamr::const_ptr(shared)).size(), 1U);
   testing::internal::CaptureStderr();
   made.print();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "7, 9, 7");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "m_alloc = malloc, m_owner = -1, m_size = 3, m_capacity = 3, m_data = 7, 9, 7\n");
+}
+
+TEST(Hamr, resize_keeps_what_reserved_memory_holds) {
+  for (const A alloc : {A::malloc, A::cuda_host, A::cuda_uva}) {
+    buffer<int> made(alloc);
+    made.reserve(10);
+    EXPECT_EQ(made.size(), 0U);
+    int* const first = made.data();
+    std::iota(first, first + 10, 5);  // as a program that fills reserved memory itself
+    made.resize(4);
+    EXPECT_EQ(made.data(), first);
+    made.resize(10);
+    EXPECT_EQ(all_of(made), (std::vector<int>{5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
+    made.resize(2);
+    made.resize(4, 77);
+    EXPECT_EQ(all_of(made), (std::vector<int>{5, 6, 77, 77}));
+    made.resize(12);
+    EXPECT_EQ(all_of(made)[3], 77);
+    EXPECT_EQ(all_of(made)[11], 0);
+    made.reserve(20, 3);
+    made.resize(20);
+    EXPECT_EQ(all_of(made)[11], 0);
+    EXPECT_EQ(all_of(made)[12], 3);
+  }
+  constexpr std::size_t count = 1'500'000;  // several pieces
+  const buffer<float> large(A::cuda, count, 2.5f);
+  EXPECT_EQ(all_of(large), std::vector<float>(count, 2.5f));
+}
+
+TEST(Hamr, references_change_the_buffer) {
+  const Cuda cuda;
+  void* users = nullptr;
+  EXPECT_EQ(cuda("cuStreamCreate", &users, 1U), 0);
+  {
+    buffer<int> made(A::cuda, 100, 5);
+    made.get_stream() = hamr::stream(static_cast<CUstream_st*>(users));
+    cuda.set_delay_us(50'000);
+    made.resize(200, 6);
+    EXPECT_EQ(cuda("cuStreamQuery", users), 600);  // in flight
+    cuda.set_delay_us(0);
+    EXPECT_EQ(all_of(made)[199], 6);
+    std::shared_ptr<int>& memory = made.pointer();
+    const std::shared_ptr<int> kept = memory;
+    EXPECT_EQ(&memory, &std::as_const(made).pointer());
+    EXPECT_EQ(memory.get(), made.data());
+    memory = buffer<int>(A::cuda, 200, 8).pointer();
+    EXPECT_EQ(all_of(made)[0], 8);
+  }
+  EXPECT_EQ(cuda("cuStreamDestroy_v2", users), 0);
+  const hamr::stream unset;
+  const bool is_set = unset;
+  EXPECT_TRUE(is_set);  // the machine has CUDA
+  testing::internal::CaptureStderr();
+  unset.print();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "cudaStream_t m_stream = 0x2\n");
+}
+
+// ---- elements of classes
+
+/// Counts what happens to its objects.
+struct Counted {
+  static inline int made = 0, copied = 0, assigned = 0, live = 0, until_failure = -1;
+  static void reset() { made = copied = assigned = 0; }
+
+  Counted() : Counted(0) {}
+  Counted(int with) : value(with) {
+    if (until_failure >= 0 && until_failure-- == 0) throw std::runtime_error("Counted");
+    ++made;
+    ++live;
+  }
+  Counted(const Counted& other) : value(other.value), self(this) {
+    EXPECT_EQ(other.self, &other);
+    if (until_failure >= 0 && until_failure-- == 0) throw std::runtime_error("Counted");
+    ++copied;
+    ++live;
+  }
+  Counted& operator=(const Counted& other) {
+    EXPECT_EQ(self, this);  // a constructed object
+    EXPECT_EQ(other.self, &other);
+    value = other.value;
+    ++assigned;
+    return *this;
+  }
+  ~Counted() {
+    EXPECT_EQ(self, this);
+    self = nullptr;
+    --live;
+  }
+  explicit operator int() const { return value; }
+
+  int value;
+  const Counted* self = this;
+};
+
+struct Counts {
+  int made, copied, assigned, live;
+  bool operator==(const Counts&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Counts& counts) {
+  return out << counts.made << " made, " << counts.copied << " copied, " << counts.assigned << " assigned, "
+             << counts.live << " live";
+}
+/// Since the last call.
+Counts counts() {
+  const Counts now{Counted::made, Counted::copied, Counted::assigned, Counted::live};
+  Counted::reset();
+  return now;
+}
+std::vector<int> values_of(const buffer<Counted>& of) {
+  std::vector<int> made(of.size());
+  of.get(0, made.data(), 0, made.size());
+  return made;
+}
+
+constexpr A host_allocators[] = {A::cpp, A::malloc, A::cuda_uva, A::cuda_host, A::hip_uva};
+
+TEST(Hamr, objects_are_constructed_copied_and_destroyed) {
+  for (const A alloc : host_allocators) {
+    SCOPED_TRACE(hamr::get_allocator_name(alloc));
+    counts();
+    {
+      buffer<Counted> made(alloc, 5);
+      EXPECT_EQ(counts(), (Counts{5, 0, 0, 5}));
+      made.reserve(8);
+      EXPECT_EQ(counts(), (Counts{3, 5, 0, 8}));
+      made.resize(7);
+      EXPECT_EQ(counts(), (Counts{0, 0, 0, 8}));
+      const Counted nine(9);
+      counts();
+      made.resize(8, nine);
+      EXPECT_EQ(counts(), (Counts{0, 0, 1, 9}));
+      EXPECT_EQ(values_of(made), (std::vector<int>{0, 0, 0, 0, 0, 0, 0, 9}));
+      made.resize(10, nine);
+      EXPECT_EQ(counts(), (Counts{0, 10, 0, 11}));
+      made.append(&nine, 0, 1);  // doubles the memory
+      EXPECT_EQ(counts(), (Counts{10, 10, 1, 21}));
+      EXPECT_EQ(made.size(), 11U);
+      made.free();
+      EXPECT_EQ(counts(), (Counts{0, 0, 0, 1}));
+    }
+    EXPECT_EQ(counts(), (Counts{0, 0, 0, 0}));
+    {
+      const Counted some[] = {1, 2, 3};
+      counts();
+      buffer<Counted> made(alloc, 3, some);
+      EXPECT_EQ(counts(), (Counts{0, 3, 0, 6}));
+      const buffer<Counted> filled(alloc, 4, some[1]);
+      EXPECT_EQ(counts(), (Counts{0, 4, 0, 10}));
+      buffer<Counted> copy(made);
+      EXPECT_EQ(counts(), (Counts{0, 3, 0, 13}));
+      buffer<Counted> moved(std::move(copy));
+      EXPECT_EQ(counts(), (Counts{0, 0, 0, 13}));
+      EXPECT_EQ(copy.size(), 0U);  // NOLINT: it is empty
+      moved = filled;
+      EXPECT_EQ(counts(), (Counts{0, 4, 0, 14}));
+      EXPECT_EQ(values_of(moved), std::vector<int>(4, 2));
+      moved.assign(some, 1, 2);
+      EXPECT_EQ(counts(), (Counts{0, 0, 2, 14}));
+      EXPECT_EQ(values_of(moved), (std::vector<int>{2, 3}));
+      moved.set(1, made, 0, 1);
+      EXPECT_EQ(counts(), (Counts{0, 0, 1, 14}));
+      const auto handle = made.get_host_accessible();
+      EXPECT_EQ(handle.get(), made.data());
+      made.reserve(4);  // the handle keeps the old objects
+      EXPECT_EQ(counts(), (Counts{1, 3, 0, 18}));
+      EXPECT_EQ(handle.get()[2].value, 3);
+      const int numbers[] = {5, 6, 7};
+      made.set(0, numbers, 1, 2);
+      EXPECT_EQ(values_of(made), (std::vector<int>{6, 7, 3}));
+      const buffer<Counted> of_numbers(alloc, buffer<int>(A::cuda, 3, numbers));
+      EXPECT_EQ(values_of(of_numbers), (std::vector<int>{5, 6, 7}));
+    }
+    EXPECT_EQ(Counted::live, 0);
+    { const buffer<Counted> taken(A::malloc, 2, -1, new (std::malloc(2 * sizeof(Counted))) Counted[2]); }
+    { const buffer<Counted> taken(A::cpp, 2, -1, new Counted[2]); }
+    EXPECT_EQ(Counted::live, 0);
+  }
+}
+
+TEST(Hamr, failing_constructor_destroys_the_objects_before_it) {
+  buffer<Counted> made(A::malloc, 4, Counted(6));
+  for (const int until : {0, 1, 5, 9}) {
+    const auto fails = [&](const auto& call) {
+      Counted::until_failure = until;
+      EXPECT_THROW(call(), std::runtime_error) << until;
+      Counted::until_failure = -1;
+      EXPECT_EQ(Counted::live, 4) << until;
+      EXPECT_EQ(values_of(made), std::vector<int>(4, 6));
+    };
+    fails([] { buffer<Counted>(A::cpp, 10); });
+    fails([&] { made.reserve(10); });
+    fails([&] { made.reserve(10, made.data()[1]); });
+    fails([&] { buffer<Counted>(A::malloc, buffer<int>(A::malloc, 10, 1)); });
+  }
+}
+
+TEST(Hamr, strings_are_in_memory_of_the_host) {
+  const std::string other = "a text that is longer than what a string holds in itself";
+  for (const A alloc : host_allocators) {
+    SCOPED_TRACE(hamr::get_allocator_name(alloc));
+    std::vector<std::string> model(3, "one");
+    buffer<std::string> made(alloc, 3, "one");
+    made.append(&other, 0, 1);
+    model.push_back(other);
+    made.append(made);
+    const std::vector<std::string> before = model;
+    model.insert(model.end(), before.begin(), before.end());
+    made.set(1, made, 3, 4);  // the ranges overlap
+    std::copy(model.begin() + 3, model.begin() + 7, model.begin() + 1);
+    EXPECT_EQ(all_of(made), model);
+    const char* const texts[] = {"x", "yy", "zzz"};
+    made.assign(texts, 1, 2);
+    EXPECT_EQ(all_of(made), (std::vector<std::string>{"yy", "zzz"}));
+    const buffer<std::string> copy(A::cpp, made);
+    EXPECT_EQ(all_of(copy), all_of(made));
+    EXPECT_EQ(made.move(A::cuda_host), 0);
+    EXPECT_EQ(made.get_allocator(), A::cuda_host);
+    EXPECT_EQ(all_of(copy), all_of(made));
+  }
+  for (const A alloc : {A::cuda, A::cuda_async, A::hip, A::openmp}) {
+    buffer<std::string> none(alloc);  // it has no memory yet
+    EXPECT_EQ(none.size(), 0U);
+    buffer<std::string> made(A::malloc, 2, other);
+    const auto refused = [&](const auto& call) {
+      try {
+        call();
+        ADD_FAILURE() << hamr::get_allocator_name(alloc);
+      } catch (const hmc::Error& error) {
+        EXPECT_EQ(error.code(), hmc::Code::unsupported) << error.what();
+      }
+    };
+    refused([&] { none.resize(1); });
+    refused([&] { none = made; });
+    refused([&] { made.move(alloc); });
+    refused([&] { (void)made.get_cuda_accessible(); });
+    EXPECT_EQ(all_of(made), std::vector<std::string>(2, other));
+  }
+}
+
+TEST(Hamr, operations_that_a_class_lacks_arent_needed) {
+  buffer<std::unique_ptr<int>> only_moves(A::cpp, 3);
+  only_moves.data()[2] = std::make_unique<int>(7);
+  buffer<std::unique_ptr<int>> moved(std::move(only_moves));
+  EXPECT_EQ(*moved.get_host_accessible().get()[2], 7);
+  struct NoDefault {
+    explicit NoDefault(int with) : value(with) {}
+    int value;
+    std::string name = "none";
+  };
+  const buffer<NoDefault> made(A::malloc, 2, NoDefault(4));
+  EXPECT_EQ(buffer<NoDefault>(made).data()[1].value, 4);
+  struct alignas(256) Wide {
+    float values[4] = {1, 2, 3, 4};
+  };
+  for (const A alloc : {A::malloc, A::cpp}) {
+    buffer<Wide> wide(alloc, 3);
+    wide.resize(9);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.data()) % alignof(Wide), 0U);
+    EXPECT_EQ(wide.data()[8].values[3], 4.0f);
+  }
+  const buffer<bool> flags(A::cuda, buffer<int>(A::malloc, 3, 5));
+  EXPECT_EQ(all_of(flags), std::vector<bool>(3, true));
+}
+
+// ---- array classes in the form of TECA's: a buffer is the member of a class template with virtual functions
+class AnyArray {
+ public:
+  virtual ~AnyArray() = default;
+  virtual std::size_t size() const noexcept = 0;
+  virtual void resize(std::size_t count) = 0;
+  virtual void clear() noexcept = 0;
+  virtual std::shared_ptr<AnyArray> copy(A alloc) const = 0;
+  virtual int cuda_accessible() const noexcept = 0;
+};
+
+template <typename T> class Array final : public AnyArray {
+ public:
+  explicit Array(A alloc) : data_(alloc) {}
+  Array(A alloc, std::size_t count, const T& value) : data_(alloc, count, value) {}
+  template <typename U> Array(A alloc, const std::shared_ptr<const Array<U>>& other) : data_(alloc, other->data_) {}
+  template <typename Deleter>
+  Array(A alloc, std::size_t count, int owner, T* values, Deleter deleter)
+      : data_(alloc, count, owner, values, deleter) {}
+
+  std::size_t size() const noexcept override { return data_.size(); }
+  void resize(std::size_t count) override { data_.resize(count); }
+  void clear() noexcept override { data_.free(); }
+  std::shared_ptr<AnyArray> copy(A alloc) const override {
+    auto made = std::make_shared<Array>(alloc);
+    made->data_.assign(data_, 0, data_.size());
+    return made;
+  }
+  int cuda_accessible() const noexcept override { return data_.cuda_accessible(); }
+  std::shared_ptr<T>& pointer() { return data_.pointer(); }
+  const std::shared_ptr<T>& pointer() const { return data_.pointer(); }
+  std::shared_ptr<const T> get_host_accessible() const { return data_.get_host_accessible(); }
+  template <typename U> void append(const std::shared_ptr<const Array<U>>& from, std::size_t start, std::size_t count) {
+    data_.append(from->data_, start, count);
+  }
+  void set_allocator(A alloc) {
+    buffer<T> elsewhere(alloc, data_);
+    data_.swap(elsewhere);
+  }
+
+ private:
+  template <typename U> friend class Array;
+  buffer<T> data_;
+};
+
+struct Named;  // incomplete where its array is a member
+struct Names {
+  explicit Names(std::size_t count);
+  ~Names();
+  Array<Named> all;
+};
+struct Named {
+  std::string name = "none";
+  std::vector<int> values;
+};
+Names::Names(std::size_t count) : all(A::malloc, count, Named{"named", {1, 2}}) {}
+Names::~Names() = default;
+
+TEST(Hamr, array_classes_have_buffers_of_numbers_strings_and_pointers) {
+  const auto numbers = std::make_shared<const Array<double>>(A::cuda, 3, 2.5);
+  auto strings = std::make_shared<Array<std::string>>(A::malloc, 2, "text");
+  Array<std::shared_ptr<const AnyArray>> arrays(A::malloc, 1, numbers);
+  arrays.append(std::make_shared<const Array<std::shared_ptr<const AnyArray>>>(A::malloc, 1, strings), 0, 1);
+  EXPECT_EQ(arrays.pointer().get()[1]->size(), 2U);
+  EXPECT_EQ(numbers.use_count(), 2);
+  arrays.clear();
+  EXPECT_EQ(numbers.use_count(), 1);
+
+  Array<float> whole(A::malloc, numbers);
+  whole.append(numbers, 1, 2);
+  EXPECT_EQ(whole.size(), 5U);
+  EXPECT_EQ(whole.get_host_accessible().get()[4], 2.5f);
+  whole.set_allocator(A::hip);
+  EXPECT_EQ(whole.cuda_accessible(), 1);
+  EXPECT_EQ(whole.get_host_accessible().get()[4], 2.5f);
+
+  const auto copy = strings->copy(A::cpp);
+  strings->pointer().get()[0] = "changed";
+  EXPECT_EQ(dynamic_cast<Array<std::string>&>(*copy).pointer().get()[0], "text");
+  strings->resize(3);
+  EXPECT_EQ(strings->get_host_accessible().get()[2], "");
+  int deleted = 0;
+  {
+    Array<std::string> lent(A::malloc, 1, -1, strings->pointer().get(), [&](std::string*) { ++deleted; });
+  }
+  EXPECT_EQ(deleted, 1);
+
+  Names names(2);
+  names.all.resize(3);
+  EXPECT_EQ(names.all.pointer().get()[1].values[1], 2);
+  EXPECT_EQ(names.all.pointer().get()[2].name, "none");
 }
 
 }  // namespace
