@@ -6,13 +6,13 @@
 #define HAMR_EXPORT
 #define HAMR_PRIVATE
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !defined(HAMR_ENABLE_CUDA)
 #define HAMR_ENABLE_CUDA
 #endif
-#if defined(__HIPCC__) || defined(__HIP__)
+#if (defined(__HIPCC__) || defined(__HIP__)) && !defined(HAMR_ENABLE_HIP)
 #define HAMR_ENABLE_HIP
 #endif
-#if defined(_OPENMP)
+#if defined(_OPENMP) && !defined(HAMR_ENABLE_OPENMP)
 #define HAMR_ENABLE_OPENMP
 #endif
 #define HAMR_OPENMP_LOOP loop

@@ -1,5 +1,7 @@
 // A program in the form of HAMR's OpenMP example, compiled with no include path but the public ones.
 #include <hamr_buffer.h>
+#include <hamr_device.h>
+#include <hamr_openmp_allocator.h>
 
 #include <iostream>
 
@@ -26,5 +28,20 @@ int main() {
       std::cerr << i << ": " << values[i] << "\n";
       return 1;
     }
-  return 0;
+
+  int device = -1, now = -1;
+  hamr::get_active_device(device);
+  if (sum.get_owner() != device || !sum.openmp_accessible()) return 2;
+  const auto memory = hamr::openmp_allocator<double>::allocate(400, 1.5);
+  const hamr::buffer<double> same(hamr::buffer_allocator::openmp, 400, device, memory);
+  if (same.get_openmp_accessible() != memory || same.get_host_accessible().get()[399] != 1.5) return 3;
+  {
+    int host = -1;
+    hamr::get_host_identifier(host);
+    const hamr::activate_device on_host(host);
+    hamr::get_active_device(now);
+    if (now != host) return 4;
+  }
+  hamr::get_active_device(now);
+  return now == device ? 0 : 5;
 }

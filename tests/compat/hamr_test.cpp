@@ -15,10 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include <hamr_allocators.h>
 #include <hamr_buffer.h>
 #include <hamr_buffer_pointer.h>
 #include <hamr_buffer_util.h>
 #include <hamr_env.h>
+#include <hamr_launch.h>
+#include <hamr_openmp_print.h>
 
 #include "tests/unit/memory/fake.hpp"
 
@@ -481,6 +484,49 @@ TEST(Hamr, references_change_the_buffer) {
   testing::internal::CaptureStderr();
   unset.print();
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "cudaStream_t m_stream = 0x2\n");
+}
+
+TEST(Hamr, allocators_give_memory_without_a_buffer) {
+  const Cuda cuda;
+  const long before = cuda.live();
+  {
+    const int values[] = {4, 5, 6};
+    const auto check = [](A alloc, const auto& memory, const std::vector<int>& expected) {
+      const int owner = hamr::host_accessible(alloc) ? -1 : 0;
+      EXPECT_EQ(all_of(buffer<int>(alloc, expected.size(), owner, memory)), expected)
+          << hamr::get_allocator_name(alloc);
+    };
+    check(A::cpp, hamr::new_allocator<int>::allocate(2), {0, 0});
+    check(A::malloc, hamr::malloc_allocator<int>::allocate(2, 7), {7, 7});
+    check(A::cuda_host, hamr::cuda_malloc_host_allocator<int>::allocate(3, values), {4, 5, 6});
+    check(A::hip, hamr::hip_malloc_allocator<int>::allocate(3, values), {4, 5, 6});
+    const double halves[] = {4.5, 5.5};
+    check(A::cuda, hamr::cuda_malloc_allocator<int>::allocate(2, halves), {4, 5});
+    const hamr::stream strm;
+    const auto on_device = hamr::cuda_malloc_async_allocator<int>::allocate(strm, 3, values);
+    check(A::cuda_async, on_device, {4, 5, 6});
+    check(A::cuda, hamr::cuda_malloc_allocator<int>::allocate(strm, 3, on_device.get(), true), {4, 5, 6});
+    const auto for_openmp = hamr::openmp_allocator<int>::allocate(2, 31);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(hamr::openmp_print(for_openmp.get(), 2), 0);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "31, 31\n");
+    EXPECT_EQ(hamr::malloc_allocator<std::string>::allocate(2, std::string("text")).get()[1], "text");
+  }
+  EXPECT_EQ(cuda.live(), before);
+}
+
+TEST(Hamr, grids_have_a_thread_per_element) {
+  const int most[] = {1000, 20, 5}, warp = 32;
+  for (const std::size_t size :
+       {0UL, 1UL, 31UL, 32UL, 33UL, 255UL, 256UL, 257UL, 100'000UL, 256'001UL, 5'120'001UL, 25'600'000UL}) {
+    const hamr::detail::grid grid = hamr::detail::partition(size, 8, warp, most);
+    const std::size_t blocks = std::size_t{grid.x} * grid.y * grid.z;
+    EXPECT_GE(blocks, std::max<std::size_t>(1, static_cast<std::size_t>(grid.blocks))) << size;
+    EXPECT_EQ(static_cast<std::size_t>(grid.blocks), (size + grid.threads - 1) / grid.threads) << size;
+    EXPECT_TRUE(grid.x <= 1000 && grid.y <= 20 && grid.z <= 5) << size;
+    EXPECT_EQ(grid.threads, std::clamp<std::size_t>(size / warp, 1, 8) * warp) << size;
+  }
+  EXPECT_THROW((void)hamr::detail::partition(25'600'001, 8, warp, most), hmc::Error);
 }
 
 // ---- elements of classes

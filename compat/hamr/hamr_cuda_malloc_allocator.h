@@ -1,0 +1,6 @@
+#ifndef hamr_cuda_malloc_allocator_h
+#define hamr_cuda_malloc_allocator_h
+
+#include <hamr_allocators.h>
+
+#endif
