@@ -349,7 +349,8 @@ template <typename T> class buffer {
     switch (hmc::detail::resolved(hmc::MemoryType::DEFAULT)) {
       case hmc::MemoryType::NVIDIA_GPU: return cuda_accessible();
       case hmc::MemoryType::AMD_GPU: return hip_accessible();
-      default: return host_accessible();
+      case hmc::MemoryType::CPU: return host_accessible();
+      default: return 0;  // HAMR has no allocator of this accelerator's memory
     }
   }
   T* data() { return data_.get(); }
