@@ -12,8 +12,10 @@
 namespace hmc::memfabric {
 namespace {
 
-constexpr std::uint32_t known_operations = SMEMB_DATA_OP_SDMA | SMEMB_DATA_OP_HOST_RDMA | SMEMB_DATA_OP_HOST_TCP |
-                                           SMEMB_DATA_OP_DEVICE_RDMA | SMEMB_DATA_OP_HOST_URMA;
+constexpr std::uint32_t known_operations =
+    SMEMB_DATA_OP_SDMA | SMEMB_DATA_OP_HOST_RDMA | SMEMB_DATA_OP_HOST_TCP | SMEMB_DATA_OP_DEVICE_RDMA |
+    SMEMB_DATA_OP_HOST_URMA | SMEMB_DATA_OP_HOST_SHM | SMEMB_DATA_OP_DEVICE_URMA | SMEMB_DATA_OP_DEVICE_UBOE;
+constexpr std::uint32_t hints = SMEM_BM_FLAG_DRAM_MAP_HOST_VA | SMEM_BM_FLAG_DRAM_BEST_EFFORT;
 constexpr std::uint32_t numa_node_bits = SMEM_BM_BIND_NUMA_AUTO_AFFINITY_FLAG;
 constexpr std::uint32_t performance_bit = 1U << SMEM_BM_PERFORMANCE_MODE_FLAG_INDEX;
 
@@ -38,7 +40,8 @@ struct HostMemory {
 /// The host part, if the flags say where it is.
 void place_host_part(HostMemory& memory, const smem_bm_create_option_t& option) {
   const std::uint32_t flags = option.flags;
-  require((flags & ~(numa_node_bits | performance_bit | SMEM_BM_FLAG_CREATE_WITH_SHM)) == 0, "a flag is unknown");
+  require((flags & ~(numa_node_bits | performance_bit | SMEM_BM_FLAG_CREATE_WITH_SHM | hints)) == 0,
+          "a flag is unknown");
   require((flags & performance_bit) != 0 || (flags & numa_node_bits) == 0, "a NUMA node needs the performance mode");
   if ((flags & SMEM_BM_FLAG_CREATE_WITH_SHM) != 0) {
     require(option.dramShmFd >= 0 && option.localDRAMSize > 0, "CREATE_WITH_SHM needs dramShmFd and localDRAMSize");
@@ -82,7 +85,8 @@ Pool create_pool(Session& session, std::uint32_t id, const smem_bm_create_option
 }
 
 std::string names_of(std::uint32_t operations) {
-  constexpr std::array<const char*, 5> names = {"SDMA", "HOST_RDMA", "HOST_TCP", "DEVICE_RDMA", "HOST_URMA"};
+  constexpr std::array<const char*, 8> names = {"SDMA",      "HOST_RDMA", "HOST_TCP",    "DEVICE_RDMA",
+                                                "HOST_URMA", "HOST_SHM",  "DEVICE_URMA", "DEVICE_UBOE"};
   std::vector<const char*> set;
   for (std::size_t i = 0; i < names.size(); ++i)
     if ((operations >> i & 1U) != 0) set.push_back(names[i]);
@@ -127,9 +131,10 @@ void require_tag(const std::string& tag) {
 
 std::string rules_of(const std::string& tag_operations) {
   // The way that is tried first; the pool tries the others if it fails, as the original tries other operations.
-  static const std::map<std::string, std::string> ways = {{"DEVICE_SDMA", "device"}, {"DEVICE_MTE", "shm"},
-                                                          {"DEVICE_RDMA", "verbs"},  {"HOST_RDMA", "verbs"},
-                                                          {"HOST_URMA", "ucx"},      {"HOST_TCP", "tcp"}};
+  static const std::map<std::string, std::string> ways = {
+      {"DEVICE_SDMA", "device"}, {"DEVICE_MTE", "shm"},  {"DEVICE_RDMA", "verbs"},
+      {"HOST_RDMA", "verbs"},    {"HOST_URMA", "ucx"},   {"HOST_TCP", "tcp"},
+      {"HOST_SHM", "shm"},       {"DEVICE_URMA", "ucx"}, {"DEVICE_UBOE", "verbs"}};
   static const std::regex form("([a-zA-Z0-9_]{1,30}):([A-Z_]{8,12}):([a-zA-Z0-9_]{1,30})");
   std::string rules;
   if (tag_operations.empty()) return rules;
@@ -175,6 +180,7 @@ PoolDirection Directions::of(smem_bm_copy_type type, const void* destination, co
 BigMemory::BigMemory(Session& session, std::uint32_t id, const smem_bm_create_option_t& option)
     : id_(id),
       operations_(option.dataOpType),
+      device_(session.device),
       host_bytes_(option.localDRAMSize),
       device_bytes_(option.localHBMSize),
       create_timeout_(session.create_timeout),
@@ -202,9 +208,10 @@ void BigMemory::report_ways() {
   }
 }
 
-void BigMemory::copy(std::span<const PoolCopy> pieces, smem_bm_copy_type type, std::uint32_t flags) {
-  require((flags & ~(ASYNC_COPY_FLAG | COPY_EXTEND_FLAG)) == 0, "a flag is unknown");
+void BigMemory::copy(std::span<const PoolCopy> pieces, smem_bm_copy_type type, std::uint32_t flags, void* stream) {
+  require((flags & ~(ASYNC_COPY_FLAG | COPY_EXTEND_FLAG | SMEM_BM_FLAG_USE_EXTERNAL_STREAM)) == 0, "a flag is unknown");
   for (const PoolCopy& piece : pieces) require(piece.bytes > 0, "a size is 0");
+  if ((flags & SMEM_BM_FLAG_USE_EXTERNAL_STREAM) != 0) wait_for_stream(stream, device_);
   copy_each(pieces, type, (flags & ASYNC_COPY_FLAG) != 0);
 }
 
@@ -229,6 +236,29 @@ void BigMemory::copy_2d(void* destination, std::uint64_t destination_pitch, cons
 void BigMemory::register_memory(std::uint64_t address, std::uint64_t bytes) {
   require(address != 0 && bytes > 0, "the address or the size is 0");
   pool_.register_memory(reinterpret_cast<void*>(address), bytes);
+}
+
+void BigMemory::on_event(smem_bm_t handle, smem_bm_group_event_cb callback, void* context) {
+  if (callback == nullptr) return pool_.on_change({});
+  pool_.on_change([=, this](const PoolChange& change) {
+    if (change.rank == pool_.rank()) return;
+    callback(handle, static_cast<std::uint32_t>(change.rank),
+             change.joined ? SMEM_GROUP_EVENT_JOIN : SMEM_GROUP_EVENT_LEAVE, context);
+  });
+}
+
+void* BigMemory::local_address(const void* address, smem_bm_mem_type type) const {
+  require(type == SMEM_MEM_TYPE_LOCAL_HOST || type == SMEM_MEM_TYPE_LOCAL_DEVICE,
+          "the memory type is LOCAL_HOST or LOCAL_DEVICE");
+  const PoolPlace place = pool_.place_of(address);
+  require(place.rank >= 0 && place.offset < pool_.bytes(place.part, place.rank), "no member has this address");
+  if (has_accelerator_ && (place.part == PoolPart::device) != (type == SMEM_MEM_TYPE_LOCAL_DEVICE))
+    throw Failure(SMEM_ERROR, fmt::format("this is an address of a {} part", name_of(place.part)));
+  void* const part = pool_.pointer(place.rank, place.part);
+  if (part == nullptr)
+    throw Failure(SMEM_ERROR, fmt::format("rank {} is reached by copies alone: {}", place.rank,
+                                          pool_.path(place.rank, place.part).why));
+  return static_cast<std::byte*>(part) + place.offset;
 }
 
 void BigMemory::barrier(std::uint32_t size) {

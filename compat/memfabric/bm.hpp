@@ -36,12 +36,16 @@ class BigMemory {
 
   void join();
   void leave() { pool_.leave(control_timeout_); }
-  void copy(std::span<const PoolCopy> pieces, smem_bm_copy_type type, std::uint32_t flags);
+  /// `stream`: used with SMEM_BM_FLAG_USE_EXTERNAL_STREAM.
+  void copy(std::span<const PoolCopy> pieces, smem_bm_copy_type type, std::uint32_t flags, void* stream);
   void copy_2d(void* destination, std::uint64_t destination_pitch, const void* source, std::uint64_t source_pitch,
                std::uint64_t width, std::uint64_t height, smem_bm_copy_type type);
   void wait() { pool_.wait(control_timeout_); }
   void register_memory(std::uint64_t address, std::uint64_t bytes);
   void barrier(std::uint32_t size);
+  void on_event(smem_bm_t handle, smem_bm_group_event_cb callback, void* context);
+  /// The address at which this process, or its device, accesses a byte of the pool. Throws Failure.
+  void* local_address(const void* address, smem_bm_mem_type type) const;
 
   Pool& pool() noexcept { return pool_; }
   std::uint32_t id() const noexcept { return id_; }
@@ -58,6 +62,7 @@ class BigMemory {
 
   std::uint32_t id_;
   std::uint32_t operations_;
+  int device_;
   std::uint64_t host_bytes_;
   std::uint64_t device_bytes_;
   Timeout create_timeout_;

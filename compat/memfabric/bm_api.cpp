@@ -1,9 +1,8 @@
 // The C functions of <smem_bm.h>.
-#include <cstdlib>
 #include <cstring>
 
 #include "compat/memfabric/bm.hpp"
-#include "compat/memfabric/shutdown.hpp"
+#include "compat/memfabric/sessions.hpp"
 
 namespace hmc::memfabric {
 namespace {
@@ -29,25 +28,16 @@ std::shared_ptr<BigMemory> find(smem_bm_t handle) {
   return bm().memories.find(handle);
 }
 
+/// The first release's default of autoRanking is false, the later ones' is true. With false, and no rank set, a program
+/// of each gets what it expects.
+bool is_ranked_by_store(const smem_bm_config_t& config) { return config.autoRanking || config.rankId == UINT16_MAX; }
+
 void check(const smem_bm_config_t& config, std::uint32_t world) {
   require(config.unifiedAddressSpace, "unifiedAddressSpace must be true");
-  require_no_flags(config.flags);
   require_security();
   require_security(config.hcomTlsConfig, "hcomTlsConfig");
   require_security(config.storeTlsConfig, "storeTlsConfig");
-  require(config.autoRanking || config.rankId < world, "rankId isn't below worldSize");
-  require(std::memchr(config.hcomUrl, 0, sizeof config.hcomUrl) != nullptr, "hcomUrl doesn't end");
-}
-
-/// The core chooses interfaces by HMC_NET.
-void use_network(const char* hcom_url) {
-  if (*hcom_url == '\0') return;
-  const Url url = parse_url(hcom_url);
-  const std::string interface = interface_of(url);
-  require(!interface.empty(), "hcomUrl isn't an address of this machine");
-  const char* set = std::getenv("HMC_NET");
-  if (set == nullptr) ::setenv("HMC_NET", interface.c_str(), 0);
-  log(LogLevel::info, fmt::format("hcomUrl {}: TCP uses {}", hcom_url, set != nullptr ? set : interface.c_str()));
+  require(is_ranked_by_store(config) || config.rankId < world, "rankId isn't below worldSize");
 }
 
 Session start(const char* url_text, std::uint32_t world, std::uint16_t device, const smem_bm_config_t& config) {
@@ -66,10 +56,10 @@ Session start(const char* url_text, std::uint32_t world, std::uint16_t device, c
     serve(url);
     return started;
   }
-  if (config.startConfigStoreServer && (config.autoRanking || config.rankId == 0)) serve_if_free(url);
+  const int wanted = is_ranked_by_store(config) ? -1 : static_cast<int>(config.rankId);
+  if (config.startConfigStoreServer && wanted <= 0) serve_if_free(url);
   started.store = Store::connect(url.address(), init_timeout).with_prefix("smem.bm");
-  started.rank =
-      started.store->acquire_rank(static_cast<int>(world), config.autoRanking ? -1 : static_cast<int>(config.rankId));
+  started.rank = started.store->acquire_rank(static_cast<int>(world), wanted);
   return started;
 }
 
@@ -82,6 +72,11 @@ smem_bm_t create(std::uint32_t id, const smem_bm_create_option_t& option) {
 }
 
 }  // namespace
+
+std::string bm_status() {
+  const std::lock_guard lock(bm().mutex);
+  return bm().session ? status_of(*bm().session, "bm") : std::string();
+}
 
 void end_bm() noexcept {
   // A destructor leaves its pool, which may wait for members.
@@ -109,7 +104,6 @@ int32_t smem_bm_config_init(smem_bm_config_t* config) {
     out.initTimeout = out.createTimeout = out.controlOperationTimeout = 120;
     out.startConfigStoreServer = true;
     out.unifiedAddressSpace = true;
-    out.autoRanking = true;
     out.rankId = UINT16_MAX;
   });
 }
@@ -140,6 +134,29 @@ uint32_t smem_bm_get_rank_id() {
     (void)session().joined();
     return static_cast<uint32_t>(session().rank);
   });
+}
+
+int32_t smem_bm_update_store_url(const char* storeURL) {
+  return guarded("smem_bm_update_store_url", [&] {
+    const Url url = parse_url(storeURL);
+    const std::lock_guard lock(bm().mutex);
+    Session& of = session();
+    if (of.joined().is_connected() && of.url == storeURL) return;
+    hmc::Store store = hmc::Store::connect(url.address(), of.create_timeout).with_prefix("smem.bm");
+    store.acquire_rank(static_cast<int>(of.world), of.rank);
+    of.store = std::move(store);
+    of.url = storeURL;
+  });
+}
+
+int32_t smem_bm_update_store_server(const char* ip, uint16_t port) {
+  std::string url;
+  const int32_t code = guarded("smem_bm_update_store_server", [&] {
+    const std::string host = &required(ip, "the address is null");
+    const bool needs_brackets = host.find(':') != std::string::npos && host.front() != '[';
+    url = needs_brackets ? fmt::format("tcp://[{}]:{}", host, port) : fmt::format("tcp://{}:{}", host, port);
+  });
+  return code == SMEM_OK ? smem_bm_update_store_url(url.c_str()) : code;
 }
 
 smem_bm_t smem_bm_create(uint32_t id, uint32_t memberSize, smem_bm_data_op_type dataOpType, uint64_t localDRAMSize,
@@ -192,6 +209,10 @@ int32_t smem_bm_leave(smem_bm_t handle, uint32_t flags) {
   });
 }
 
+int32_t smem_bm_set_group_event_handler(smem_bm_t handle, smem_bm_group_event_cb cb, void* context) {
+  return guarded("smem_bm_set_group_event_handler", [&] { find(handle)->on_event(handle, cb, context); });
+}
+
 uint64_t smem_bm_get_local_mem_size_by_mem_type(smem_bm_t handle, smem_bm_mem_type memType) {
   return guarded_or("smem_bm_get_local_mem_size_by_mem_type", uint64_t{0},
                     [&] { return find(handle)->local_bytes(part_of(memType)); });
@@ -235,18 +256,25 @@ uint32_t smem_bm_get_rank_id_by_gva(smem_bm_t handle, void* gva) {
   });
 }
 
+int32_t smem_bm_gva_to_va(smem_bm_t handle, void* gva, smem_bm_mem_type vaMemType, void** va) {
+  return guarded("smem_bm_gva_to_va", [&] {
+    void*& out = required(va, "the place for the address is null");
+    out = find(handle)->local_address(gva, vaMemType);
+  });
+}
+
 int32_t smem_bm_copy(smem_bm_t handle, smem_copy_params* params, smem_bm_copy_type t, uint32_t flags) {
   return guarded("smem_bm_copy", [&] {
     const auto memory = find(handle);
     const smem_copy_params& with = required(params, "the parameters are null");
     const PoolCopy piece{with.dest, with.src, with.dataSize};
-    memory->copy({&piece, 1}, t, flags);
+    memory->copy({&piece, 1}, t, flags, with.stream);
   });
 }
 
 int32_t smem_bm_copy_v1(smem_bm_t handle, const void* src, void* dest, uint64_t size, smem_bm_copy_type t,
                         uint32_t flags) {
-  smem_copy_params params{src, dest, size};
+  smem_copy_params params{src, dest, size, nullptr};
   return smem_bm_copy(handle, &params, t, flags);
 }
 
@@ -259,7 +287,7 @@ int32_t smem_bm_copy_batch(smem_bm_t handle, smem_batch_copy_params* params, sme
     std::vector<PoolCopy> pieces(with.batchSize);
     for (uint32_t i = 0; i < with.batchSize; ++i)
       pieces[i] = {with.destinations[i], with.sources[i], with.dataSizes[i]};
-    memory->copy(pieces, t, flags);
+    memory->copy(pieces, t, flags, with.stream);
   });
 }
 

@@ -2,9 +2,13 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -32,6 +36,12 @@ Process& process() { return per_process<Process>(); }
                 fmt::format("'{}' isn't a.b.c.d:port or [v6]:port with a port of {}..65535", text, lowest_port));
 }
 
+[[noreturn]] void reject_network(std::string_view text) {
+  throw Failure(SMEM_INVALID_PARAM, fmt::format("hcomUrl '{}' isn't tcp://ip:port or tcp://ip/bits:port", text));
+}
+
+constexpr std::string_view scheme = "tcp://";
+
 bool uses_hmc_tls() {
   const char* tls = std::getenv("HMC_TLS");
   const char* secret = std::getenv("HMC_SECRET");
@@ -43,19 +53,22 @@ bool is_number(std::string_view host, bool v6) {
   return ::inet_pton(v6 ? AF_INET6 : AF_INET, std::string(host).c_str(), number) == 1;
 }
 
-bool has_address(const ifaddrs& one, const Url& url) {
-  if (one.ifa_addr == nullptr) return false;
-  if (url.is_v6 && one.ifa_addr->sa_family == AF_INET6) {
-    in6_addr wanted;
-    ::inet_pton(AF_INET6, url.host.c_str(), &wanted);
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr, &wanted, sizeof wanted) == 0;
-  }
-  if (!url.is_v6 && one.ifa_addr->sa_family == AF_INET) {
-    in_addr wanted;
-    ::inet_pton(AF_INET, url.host.c_str(), &wanted);
-    return reinterpret_cast<const sockaddr_in*>(one.ifa_addr)->sin_addr.s_addr == wanted.s_addr;
-  }
-  return false;
+constexpr int bits_of(const Url& url) { return url.is_v6 ? 128 : 32; }
+
+bool is_in(const ifaddrs& one, const Network& network) {
+  const int family = network.address.is_v6 ? AF_INET6 : AF_INET;
+  if (one.ifa_addr == nullptr || one.ifa_addr->sa_family != family) return false;
+  std::array<std::byte, sizeof(in6_addr)> wanted{};
+  ::inet_pton(family, network.address.host.c_str(), wanted.data());
+  std::array<std::byte, sizeof(in6_addr)> has{};
+  if (network.address.is_v6)
+    std::memcpy(has.data(), &reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr, sizeof(in6_addr));
+  else
+    std::memcpy(has.data(), &reinterpret_cast<const sockaddr_in*>(one.ifa_addr)->sin_addr, sizeof(in_addr));
+  const auto whole = static_cast<std::size_t>(network.bits / 8);
+  const int rest = network.bits % 8;
+  return std::memcmp(wanted.data(), has.data(), whole) == 0 &&
+         (rest == 0 || std::to_integer<unsigned>(wanted[whole] ^ has[whole]) >> (8 - rest) == 0);
 }
 
 bool is_empty(const char (&path)[SMEM_TLS_PATH_SIZE]) { return path[0] == '\0'; }
@@ -87,24 +100,48 @@ Url parse_url(const char* text) {
   require(text != nullptr, "the URL of the store is null");
   const std::string_view all(text);
   if (all == "hmc://") return {};
-  constexpr std::string_view scheme = "tcp://";
   if (all.substr(0, scheme.size()) != scheme)
     throw Failure(SMEM_INVALID_PARAM, fmt::format("the URL '{}' doesn't begin with tcp://", all));
   return parse_place(std::string(all.substr(scheme.size())), 1025);
 }
 
-std::string interface_of(const Url& url) {
+Network parse_network(const char* text) {
+  const std::string_view all(text);
+  if (all.substr(0, scheme.size()) != scheme) reject_network(all);
+  std::string place(all.substr(scheme.size()));
+  std::optional<int> bits;
+  const std::size_t slash = place.find('/');
+  if (slash != std::string::npos) {
+    const std::size_t colon = std::min(place.find(':', slash), place.size());
+    const char* const end = place.data() + colon;
+    int value = -1;
+    const auto [stop, error] = std::from_chars(place.data() + slash + 1, end, value);
+    if (error != std::errc{} || stop != end || value < 0) reject_network(all);
+    bits = value;
+    place.erase(slash, colon - slash);
+  }
+  const Url address = parse_place(place, 1024);
+  if (bits && *bits > bits_of(address)) reject_network(all);
+  const bool is_any = address.host == "0.0.0.0" || address.host == "::";
+  return {address, bits.value_or(is_any ? 0 : bits_of(address))};
+}
+
+std::vector<Interface> interfaces_in(const Network& network) {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next)
-    if (has_address(*one, url)) return one->ifa_name;
-  return {};
+  std::vector<Interface> found;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    const auto has_name = [&](const Interface& other) { return other.name == one->ifa_name; };
+    if (is_in(*one, network) && std::none_of(found.begin(), found.end(), has_name))
+      found.push_back({one->ifa_name, (one->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  return found;
 }
 
 bool is_local(const Url& url) {
   return url.host == "0.0.0.0" || url.host == "::" || (!url.is_v6 && url.host.rfind("127.", 0) == 0) ||
-         !interface_of(url).empty();
+         !interfaces_in({url, bits_of(url)}).empty();
 }
 
 void serve(const Url& url) {
@@ -129,6 +166,52 @@ void stop_serving() {
   std::map<std::string, StoreService> services;
   const std::lock_guard lock(process().mutex);
   services.swap(process().services);
+}
+
+void stop_serving(const Url& url) {
+  std::map<std::string, StoreService>::node_type ended;  // destroyed without the lock
+  const std::lock_guard lock(process().mutex);
+  ended = process().services.extract(url.address());
+}
+
+std::vector<std::string> status_of_services() {
+  std::vector<std::string> all;
+  const std::lock_guard lock(process().mutex);
+  for (const auto& [address, service] : process().services)
+    all.push_back(fmt::format(R"({{"type":"server","address":"{}","refusedConnections":{}}})", address,
+                              service.refused_connections()));
+  return all;
+}
+
+std::string status_of(const Session& session, const char* api) {
+  const bool is_connected = session.store && session.store->is_connected();
+  return fmt::format(R"({{"type":"client","api":"{}","url":"{}","worldSize":{},"rank":{},"connected":{}}})", api,
+                     session.url, session.world, session.rank, is_connected);
+}
+
+void use_network(const char (&hcom_url)[64]) {
+  require(std::memchr(hcom_url, 0, sizeof hcom_url) != nullptr, "hcomUrl doesn't end");
+  if (hcom_url[0] == '\0') return;
+  const Network network = parse_network(hcom_url);
+  const std::vector<Interface> interfaces = interfaces_in(network);
+  require(network.bits == 0 || !interfaces.empty(), "hcomUrl: this machine has no address in this network");
+  std::vector<std::string> names;
+  if (network.bits > 0) {
+    for (const Interface& each : interfaces)
+      if (!each.is_loopback) names.push_back(each.name);
+  }
+  if (!names.empty()) ::setenv("HMC_NET", fmt::format("{}", fmt::join(names, ",")).c_str(), 0);
+  const char* const used = std::getenv("HMC_NET");
+  log(LogLevel::info, fmt::format("hcomUrl {}: TCP uses {}", hcom_url, used != nullptr ? used : "all interfaces"));
+}
+
+void wait_for_stream(void* stream, int device) {
+  if (stream == nullptr) return;
+  const MemoryType type = device_memory(device);
+  require(type != MemoryType::CPU, "there is no accelerator that has streams");
+  const Place place(detail::allocator_for(type), device);
+  const auto work = detail::make_transfers(place, TransferOrder(TransferMode::sync, stream));
+  detail::synchronize(*work);
 }
 
 void require_security() {
@@ -161,13 +244,6 @@ std::chrono::seconds checked_timeout(std::uint32_t seconds) {
 }  // namespace hmc::memfabric
 
 using namespace hmc::memfabric;  // NOLINT: the functions below are C's
-
-int32_t smem_create_config_store(const char* url) {
-  return guarded("smem_create_config_store", [&] {
-    require_security();
-    serve(parse_url(url));
-  });
-}
 
 int32_t smem_set_conf_store_tls(bool enable, const char* tls_info, const uint32_t tls_info_len) {
   return guarded("smem_set_conf_store_tls", [&] {

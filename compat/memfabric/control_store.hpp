@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <hmc/memory_type.hpp>
 #include <hmc/store.hpp>
@@ -28,18 +29,41 @@ Url parse_url(const char* text);
 /// "ip:port", without a scheme.
 Url parse_place(const std::string& text, int lowest_port);
 bool is_local(const Url& url);
-/// Reports the network interface that has the address; empty: none.
-std::string interface_of(const Url& url);
+
+/// The addresses that begin with the first `bits` bits of `address`.
+struct Network {
+  Url address;
+  int bits = 0;
+};
+/// "tcp://ip:port", one address, or "tcp://ip/bits:port"; port 1024..65535. Throws Failure{SMEM_INVALID_PARAM}.
+Network parse_network(const char* text);
+struct Interface {
+  std::string name;
+  bool is_loopback = false;
+};
+/// The network interfaces of this machine that have an address in the network.
+std::vector<Interface> interfaces_in(const Network& network);
 
 /// Serves the store until smem_uninit. No effect if this process does already.
 void serve(const Url& url);
 /// As serve(), if the address is this machine's and no process serves there.
 void serve_if_free(const Url& url);
 void stop_serving();
+/// One of them; another address has no effect.
+void stop_serving(const Url& url);
+/// A JSON object for each store that this process serves.
+std::vector<std::string> status_of_services();
 
 /// Each init function calls it: throws Failure if TLS was requested and isn't used.
 void require_security();
 void require_security(const smem_tls_config& tls, const char* name);
+
+/// hcomUrl: the core chooses interfaces by HMC_NET, unless it is set. No effect: an empty text; a network of all
+/// addresses; loopback, which programs pass for the port alone. Throws Failure.
+void use_network(const char (&hcom_url)[64]);
+
+/// Returns after the work that the stream of this machine's accelerator has. Null: at once. Throws Failure.
+void wait_for_stream(void* stream, int device);
 
 /// The memory of device parts for the number of a device: CPU if there is no device.
 MemoryType device_memory(int device);
@@ -59,6 +83,9 @@ struct Session {
     return *store;
   }
 };
+
+/// A JSON object about the session's store.
+std::string status_of(const Session& session, const char* api);
 
 std::chrono::seconds checked_timeout(std::uint32_t seconds);
 /// Throws unless one bit of `known` is set, and no other. C callers may pass any bits as an enum; C++ may read only

@@ -12,6 +12,7 @@ std::atomic<Logger> extern_logger{nullptr};
 std::atomic<int> log_level{static_cast<int>(LogLevel::warning)};
 
 struct LastError {
+  std::int32_t code = SMEM_OK;
   std::string text;
   std::string returned;  // keeps what get_and_clear has returned
 };
@@ -47,6 +48,7 @@ std::int32_t code_of(const Error& error) noexcept {
 }
 
 std::int32_t remember(const char* function, std::int32_t code, const char* text) noexcept {
+  last_error().code = code;
   try {
     last_error().text = fmt::format("{}: {}", function, text);
     log(LogLevel::error, last_error().text);
@@ -83,7 +85,10 @@ int32_t smem_set_log_level(int level) {
 
 const char* smem_get_last_err_msg() { return last_error().text.c_str(); }
 
+int32_t smem_get_last_err_code() { return last_error().code; }
+
 const char* smem_get_and_clear_last_err_msg() {
+  last_error().code = SMEM_OK;
   last_error().returned = std::exchange(last_error().text, {});
   return last_error().returned.c_str();
 }

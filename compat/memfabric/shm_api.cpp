@@ -1,8 +1,8 @@
 // The C functions of <smem_shm.h>.
 #include <cstring>
 
+#include "compat/memfabric/sessions.hpp"
 #include "compat/memfabric/shm.hpp"
-#include "compat/memfabric/shutdown.hpp"
 
 namespace hmc::memfabric {
 namespace {
@@ -33,7 +33,6 @@ Session start(const char* url_text, std::uint32_t world, std::uint32_t rank, std
               const smem_shm_config_t& config) {
   require(world >= 1 && world <= SMEM_WORLD_SIZE_MAX, "worldSize is 1..1024");
   require(rank < world, "rankId isn't below worldSize");
-  require_no_flags(config.flags);
   const Url url = parse_url(url_text);
   require_security();
   Session started;
@@ -63,6 +62,11 @@ template <typename T> std::span<T> span_of(T* data, std::uint32_t size) {
 }
 
 }  // namespace
+
+std::string shm_status() {
+  const std::lock_guard lock(shm().mutex);
+  return shm().session ? status_of(*shm().session, "shm") : std::string();
+}
 
 void end_shm() noexcept {
   const auto memories = shm().memories.remove_all();
@@ -145,6 +149,10 @@ uint32_t smem_shm_get_global_rank(smem_shm_t handle) {
 uint32_t smem_shm_get_global_rank_size(smem_shm_t handle) {
   return guarded_or("smem_shm_get_global_rank_size", UINT32_MAX,
                     [&] { return static_cast<uint32_t>(find(handle)->shape().size); });
+}
+
+uint64_t smem_shm_get_symmetric_size(smem_shm_t handle) {
+  return guarded_or("smem_shm_get_symmetric_size", uint64_t{0}, [&] { return find(handle)->shape().bytes; });
 }
 
 int32_t smem_shm_set_extra_context(smem_shm_t handle, const void* context, uint32_t size) {

@@ -17,7 +17,9 @@ typedef void* smem_bm_t;
 #define SMEM_BM_PERFORMANCE_MODE_FLAG_INDEX 7 /* bind the host part to the NUMA node */
 #define SMEM_BM_PERFORMANCE_MODE_FLAG_LEN 1
 #define SMEM_BM_BIND_NUMA_AUTO_AFFINITY_FLAG ((1U << SMEM_BM_BIND_NUMA_FLAG_LEN) - 1) /* the caller's node */
-#define SMEM_BM_FLAG_CREATE_WITH_SHM (1U << 8) /* the host part is the shared memory dramShmFd */
+#define SMEM_BM_FLAG_CREATE_WITH_SHM (1U << 8)   /* the host part is the shared memory dramShmFd */
+#define SMEM_BM_FLAG_DRAM_MAP_HOST_VA (1U << 9)  /* no effect: host parts are mapped */
+#define SMEM_BM_FLAG_DRAM_BEST_EFFORT (1U << 10) /* no effect: a part is allocated as a whole, or create fails */
 
 typedef enum {
   SMEM_MEM_TYPE_LOCAL_DEVICE = 0,
@@ -36,6 +38,9 @@ typedef enum {
   SMEMB_DATA_OP_HOST_TCP = 1U << 2,
   SMEMB_DATA_OP_DEVICE_RDMA = 1U << 3,
   SMEMB_DATA_OP_HOST_URMA = 1U << 4,
+  SMEMB_DATA_OP_HOST_SHM = 1U << 5,
+  SMEMB_DATA_OP_DEVICE_URMA = 1U << 6,
+  SMEMB_DATA_OP_DEVICE_UBOE = 1U << 7,
   SMEMB_DATA_OP_BUTT
 } smem_bm_data_op_type;
 typedef smem_bm_data_op_type smem_bm_data_op_type_t;
@@ -70,17 +75,18 @@ typedef struct {
 typedef smem_tls_config smem_tls_config_t;
 
 typedef struct {
-  uint32_t initTimeout;             /* seconds, for smem_bm_init; 120 */
-  uint32_t createTimeout;           /* for smem_bm_join; 120 */
-  uint32_t controlOperationTimeout; /* for smem_bm_leave and smem_bm_wait; 120 */
-  bool startConfigStoreServer;      /* true: one process at the URL's address serves the store */
-  bool startConfigStoreOnly;        /* false; true: serve the store, don't become a member */
-  bool dynamicWorldSize;            /* false. Both values mean: members join and leave, at most worldSize */
-  bool unifiedAddressSpace;         /* must be true */
-  bool autoRanking;                 /* true: the store assigns the rank */
-  uint16_t rankId;                  /* the rank if autoRanking is false; UINT16_MAX */
-  uint32_t flags;                   /* must be 0 */
-  char hcomUrl[64];                 /* "tcp://a.b.c.d:port", an address of this machine; see README.md */
+  uint32_t initTimeout;                         /* seconds, for smem_bm_init; 120 */
+  uint32_t createTimeout;                       /* for smem_bm_join; 120 */
+  uint32_t controlOperationTimeout;             /* for smem_bm_leave and smem_bm_wait; 120 */
+  bool startConfigStoreServer;                  /* true: one process at the URL's address serves the store */
+#define startConfigStore startConfigStoreServer /* the first release's name */
+  bool startConfigStoreOnly;                    /* false; true: serve the store, don't become a member */
+  bool dynamicWorldSize;                        /* false. Both values mean: members join and leave, at most worldSize */
+  bool unifiedAddressSpace;                     /* must be true */
+  bool autoRanking;                             /* false; true: the store assigns the rank */
+  uint16_t rankId;                              /* the rank if autoRanking is false; UINT16_MAX: the store assigns it */
+  uint32_t flags;                               /* for the original's devices; no effect */
+  char hcomUrl[64]; /* "tcp://ip:port" or "tcp://ip/bits:port": the networks for TCP; see README.md */
   smem_tls_config hcomTlsConfig;
   smem_tls_config storeTlsConfig;
 } smem_bm_config_t;
@@ -94,15 +100,17 @@ typedef struct {
   uint64_t localHBMSize;
   smem_bm_data_op_type dataOpType;
   uint32_t flags;
-  char tag[32];        /* of this member: up to 30 letters, digits and `_` */
-  char tagOpInfo[256]; /* "tagA:OP:tagB,...": the way between members with these tags; the same in all members */
-  int dramShmFd;       /* used with SMEM_BM_FLAG_CREATE_WITH_SHM */
+  char tag[32];         /* of this member: up to 30 letters, digits and `_` */
+  char tagOpInfo[256];  /* "tagA:OP:tagB,...": the way between members with these tags; the same in all members */
+  int dramShmFd;        /* used with SMEM_BM_FLAG_CREATE_WITH_SHM */
+  bool enable56BitsGva; /* no effect: the address space of the process is used */
 } smem_bm_create_option_t;
 
 typedef struct {
   const void* src;
   void* dest;
   size_t dataSize;
+  void* stream; /* used with SMEM_BM_FLAG_USE_EXTERNAL_STREAM */
 } smem_copy_params;
 typedef smem_copy_params smem_copy_params_t;
 
@@ -111,7 +119,12 @@ typedef struct {
   void** destinations;
   const uint64_t* dataSizes;
   uint32_t batchSize;
+  void* stream;
 } smem_batch_copy_params;
 typedef smem_batch_copy_params smem_batch_copy_params_t;
+
+typedef enum { SMEM_GROUP_EVENT_JOIN, SMEM_GROUP_EVENT_LEAVE, SMEM_MEMBER_EVENT_BUTT } smem_bm_group_event_t;
+typedef void (*smem_bm_group_event_cb)(smem_bm_t handle, uint32_t rankId, smem_bm_group_event_t event, void* context);
+typedef void (*smem_bm_leader_change_cb)(void* userData);
 
 #endif

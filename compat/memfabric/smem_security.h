@@ -28,5 +28,27 @@ SMEM_API int32_t smem_set_config_store_tls_key(const char* tls_pk, const uint32_
 
 #ifdef __cplusplus
 }
+
+#include <set>
+#include <string>
+
+/* The first release's form. */
+typedef struct {
+  bool enableTls = false;
+  std::string tlsTopPath, tlsCert, tlsCrlPath, tlsCaPath;
+  std::set<std::string> tlsCaFile, tlsCrlFile;
+  std::string tlsPk, tlsPkPwd, kmcKsfMaster, kmcKsfStandby, packagePath;
+} smem_tls_option;
+/* Fails if TLS is enabled with a path; without one, as smem_set_conf_store_tls(true, "", 0). */
+inline int32_t smem_set_ssl_option(const smem_tls_option* tlsOption) {
+  if (tlsOption == nullptr) return -2000; /* SMEM_INVALID_PARAM */
+  if (!tlsOption->enableTls) return smem_set_conf_store_tls(false, nullptr, 0);
+  std::string paths = tlsOption->tlsTopPath + tlsOption->tlsCert + tlsOption->tlsCrlPath + tlsOption->tlsCaPath +
+                      tlsOption->tlsPk + tlsOption->tlsPkPwd + tlsOption->kmcKsfMaster + tlsOption->kmcKsfStandby +
+                      tlsOption->packagePath;
+  for (const std::string& file : tlsOption->tlsCaFile) paths += file;
+  for (const std::string& file : tlsOption->tlsCrlFile) paths += file;
+  return smem_set_conf_store_tls(true, paths.c_str(), static_cast<uint32_t>(paths.size()));
+}
 #endif
 #endif

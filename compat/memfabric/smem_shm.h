@@ -23,6 +23,7 @@ SMEM_API uint32_t smem_shm_query_support_data_operation(void); /* SMEMS_DATA_OP_
 SMEM_API smem_shm_t smem_shm_create(uint32_t id, uint32_t rankSize, uint32_t rankId, uint64_t symmetricSize,
                                     smem_shm_data_op_type dataOpType, uint32_t flags, void** gva);
 SMEM_API int32_t smem_shm_destroy(smem_shm_t handle, uint32_t flags);
+SMEM_API uint64_t smem_shm_get_symmetric_size(smem_shm_t handle); /* 0: an error */
 SMEM_API uint32_t smem_shm_get_global_rank(smem_shm_t handle);
 SMEM_API uint32_t smem_shm_get_global_rank_size(smem_shm_t handle);
 /* 1..65,536 bytes of this rank, for smem_shm_get_extra_context in <smem_hmc.h>. */
@@ -48,6 +49,10 @@ SMEM_API int32_t smem_shm_register_exit(smem_shm_t handle, void (*exit)(int));
 SMEM_API void smem_shm_global_exit(smem_shm_t handle, int status);
 
 #ifdef __cplusplus
+}
+/* Release 1.3 has a signed value. */
+inline int32_t smem_shm_atomic_alloc_value(smem_shm_t handle, uint32_t limit, int32_t* value) {
+  return smem_shm_atomic_alloc_value(handle, limit, reinterpret_cast<uint32_t*>(value));
 }
 #endif
 #endif

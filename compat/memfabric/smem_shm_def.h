@@ -19,11 +19,12 @@ typedef enum {
 } smem_shm_data_op_type;
 
 typedef struct {
-  uint32_t shmInitTimeout;          /* seconds; 120 */
-  uint32_t shmCreateTimeout;        /* 120 */
-  uint32_t controlOperationTimeout; /* barrier, allgather; 120 */
-  bool startConfigStoreServer;      /* true: rank 0 serves the store */
-  uint32_t flags;                   /* must be 0 */
+  uint32_t shmInitTimeout;                      /* seconds; 120 */
+  uint32_t shmCreateTimeout;                    /* 120 */
+  uint32_t controlOperationTimeout;             /* barrier, allgather; 120 */
+  bool startConfigStoreServer;                  /* true: rank 0 serves the store */
+#define startConfigStore startConfigStoreServer /* the first release's name */
+  uint32_t flags;                               /* for the original's devices; no effect */
 } smem_shm_config_t;
 
 #endif

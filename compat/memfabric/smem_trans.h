@@ -20,6 +20,10 @@ SMEM_API void smem_trans_uninit(uint32_t flags);
 SMEM_API smem_trans_t smem_trans_create(const char* storeUrl, const char* uniqueId, const smem_trans_config_t* config);
 SMEM_API void smem_trans_destroy(smem_trans_t handle, uint32_t flags);
 
+/* Called when a peer ends, or its process dies. Null: no more calls; one may still run. */
+SMEM_API int32_t smem_trans_set_peer_down_callback(smem_trans_t handle, smem_trans_peer_down_callback_t callback,
+                                                   void* userData);
+
 /* ---- memory that peers may access: host memory, or device memory of this machine's accelerator */
 SMEM_API void* smem_trans_malloc(smem_trans_t handle, size_t capacity); /* host memory, registered */
 SMEM_API int32_t smem_trans_free(smem_trans_t handle, void* address);
@@ -30,7 +34,7 @@ SMEM_API int32_t smem_trans_deregister_mem(smem_trans_t handle, void* address);
 
 /* ---- transfers. Complete at the return. Local memory needs no registration. Remote addresses are the owner's; beyond
  * its registered memory: SMEM_INVALID_PARAM, and no byte of the batch has moved. No peer of this id:
- * SMEM_OBJECT_NOT_EXISTS. `flags` must be 0, and may be omitted in C++ */
+ * SMEM_OBJECT_NOT_EXISTS. `flags`: COPY_EXTEND_FLAG, a hint; may be omitted in C++ */
 SMEM_API int32_t smem_trans_write(smem_trans_t handle, const void* localAddr, const char* remoteUniqueId,
                                   void* remoteAddr, size_t dataSize, uint32_t flags SMEM_DEFAULT_0);
 SMEM_API int32_t smem_trans_batch_write(smem_trans_t handle, const void* localAddrs[], const char* remoteUniqueId,

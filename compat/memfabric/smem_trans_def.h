@@ -9,6 +9,8 @@
 
 typedef void* smem_trans_t;
 
+#define SMEM_TRANS_RANK_COUNT_MAX (512U) /* peers of one store */
+
 typedef enum {
   SMEM_TRANS_NONE = 0,
   SMEM_TRANS_SENDER,
@@ -21,9 +23,14 @@ typedef struct {
   smem_trans_role_t role; /* not NONE; each role may read and write */
   uint32_t initTimeout;   /* seconds; 120 */
   uint32_t deviceId;
-  uint32_t flags;                  /* must be 0 */
+  uint32_t flags;                  /* for the original's devices; no effect */
   smem_bm_data_op_type dataOpType; /* a hint; SDMA */
   bool startConfigServer;          /* false; true: this process serves the store */
+  char nic[64];                    /* as hcomUrl of smem_bm_config_t */
+  smem_tls_config hcomTlsConfig;
 } smem_trans_config_t;
+
+/* On a thread of the library. The id is valid during the call. The peer may be named again by a new process. */
+typedef void (*smem_trans_peer_down_callback_t)(const char* peerUniqueId, void* userData);
 
 #endif

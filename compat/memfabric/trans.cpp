@@ -5,8 +5,6 @@
 #include <cstring>
 #include <string_view>
 
-#include <hmc/place.hpp>
-
 namespace hmc::memfabric {
 namespace {
 
@@ -14,7 +12,7 @@ constexpr int most_peers = 512;
 constexpr std::uint64_t slot_bytes = 2 * block_bytes;
 constexpr std::size_t most_pieces = 32768;  // of one request, which has at most 1 MiB
 
-enum class Request : std::uint32_t { check, fetch, store };
+enum class Request : std::uint32_t { check, fetch, store, name };
 
 /// A request: this header, the name of the peer that is meant, and the pieces.
 struct RequestHeader {
@@ -50,7 +48,7 @@ Decoded decode(std::string_view text) {
   require(text.size() >= sizeof header, "the request is malformed");
   std::memcpy(&header, text.data(), sizeof header);
   text.remove_prefix(sizeof header);
-  require(header.kind <= Request::store && header.name_bytes <= text.size(), "the request is malformed");
+  require(header.kind <= Request::name && header.name_bytes <= text.size(), "the request is malformed");
   Decoded decoded{header.kind, std::string(text.substr(0, header.name_bytes)), {}, header.at};
   text.remove_prefix(header.name_bytes);
   require(header.pieces <= most_pieces && text.size() == header.pieces * sizeof(OwnerPiece),
@@ -60,17 +58,13 @@ Decoded decode(std::string_view text) {
   return decoded;
 }
 
+std::string reply_of(std::int32_t code, const std::string& text) {
+  return std::string(reinterpret_cast<const char*>(&code), sizeof code) + text;
+}
+
 std::string key_of(const std::string& name) { return "rank." + name; }
 
 std::byte* pointer(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-
-void synchronize(void* stream, int device) {
-  const MemoryType type = device_memory(device);
-  require(type != MemoryType::CPU, "there is no accelerator that has streams");
-  const Place place(detail::allocator_for(type), device);
-  const auto work = detail::make_transfers(place, TransferOrder(TransferMode::sync, stream));
-  detail::synchronize(*work);
-}
 
 }  // namespace
 
@@ -165,7 +159,7 @@ void TransferEngine::set_slot(std::size_t index, int state) {
   slot_freed_.notify_one();
 }
 
-void TransferEngine::ask(int rank, const std::string& request) {
+std::string TransferEngine::ask(int rank, const std::string& request) {
   const std::vector<std::size_t> late = late_slots(rank);
   // The reply: a code, and the text of a failure.
   const std::string reply = pool_.call(rank, request, timeout_);
@@ -173,7 +167,54 @@ void TransferEngine::ask(int rank, const std::string& request) {
   std::int32_t code = SMEM_ERROR;
   require(reply.size() >= sizeof code, "the reply is malformed");
   std::memcpy(&code, reply.data(), sizeof code);
-  if (code != SMEM_OK) throw Failure(code, reply.substr(sizeof code));
+  std::string answer = reply.substr(sizeof code);
+  if (code != SMEM_OK) throw Failure(code, answer);
+  return answer;
+}
+
+void TransferEngine::on_peer_down(smem_trans_peer_down_callback_t callback, void* user_data) {
+  {
+    const std::lock_guard lock(names_mutex_);
+    peer_down_ = callback;
+    peer_down_data_ = user_data;
+  }
+  if (callback == nullptr) return pool_.on_change({});
+  pool_.on_change([this](const PoolChange& change) {
+    if (change.rank == pool_.rank()) return;
+    change.joined ? learn_name(change.rank) : report_down(change.rank);
+  });
+  for (const int rank : pool_.members())
+    if (rank != pool_.rank()) learn_name(rank);
+}
+
+/// A name must be known before its peer ends: afterwards nobody could tell it.
+void TransferEngine::learn_name(int rank) {
+  try {
+    std::string name = ask(rank, encode(Request::name, {}, {}, 0));
+    const std::lock_guard lock(names_mutex_);
+    names_[rank] = std::move(name);
+  } catch (const std::exception& error) {
+    log(LogLevel::info, fmt::format("the name of rank {} isn't known: {}", rank, error.what()));
+  }
+  // Its leave may have been reported while the answer was on its way.
+  const std::vector<int> members = pool_.members();
+  if (std::find(members.begin(), members.end(), rank) == members.end()) report_down(rank);
+}
+
+void TransferEngine::report_down(int rank) {
+  std::string name;
+  smem_trans_peer_down_callback_t callback = nullptr;
+  void* user_data = nullptr;
+  {
+    const std::lock_guard lock(names_mutex_);
+    const auto known = names_.find(rank);
+    if (known == names_.end() || peer_down_ == nullptr) return;
+    name = std::move(known->second);
+    names_.erase(known);
+    callback = peer_down_;
+    user_data = peer_down_data_;
+  }
+  callback(name.c_str(), user_data);
 }
 
 std::string TransferEngine::serve(int from, std::string_view request) {
@@ -181,6 +222,7 @@ std::string TransferEngine::serve(int from, std::string_view request) {
   std::string text;
   try {
     const Decoded asked = decode(request);
+    if (asked.kind == Request::name) return reply_of(SMEM_OK, name_);
     if (asked.name != name_) throw Failure(SMEM_OBJECT_NOT_EXISTS, fmt::format("this peer is {}", name_));
     memory_.with(asked.pieces, [&] {
       if (asked.kind == Request::check || asked.pieces.empty()) return;
@@ -204,7 +246,7 @@ std::string TransferEngine::serve(int from, std::string_view request) {
     code = code_of(error);
     text = error.what();
   }
-  return std::string(reinterpret_cast<const char*>(&code), sizeof code) + text;
+  return reply_of(code, text);
 }
 
 void TransferEngine::transfer(TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces) {
@@ -227,7 +269,7 @@ void TransferEngine::transfer(TransferKind kind, const std::string& peer, std::s
 
 void TransferEngine::transfer_after(void* stream, TransferKind kind, const std::string& peer,
                                     std::span<const TransferPiece> pieces) {
-  if (stream != nullptr) synchronize(stream, device_);
+  wait_for_stream(stream, device_);
   transfer(kind, peer, pieces);
 }
 

@@ -75,6 +75,8 @@ class TransferEngine {
   void transfer(TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
   /// The same after the work of a stream of this machine's accelerator.
   void transfer_after(void* stream, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
+  /// Called with the name of each peer that ends, on a thread of the pool. Null: no more calls.
+  void on_peer_down(smem_trans_peer_down_callback_t callback, void* user_data);
 
  private:
   struct Chunk;
@@ -86,7 +88,10 @@ class TransferEngine {
                    std::span<const TransferPiece> pieces);
   void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at);
   std::string serve(int from, std::string_view request);
-  void ask(int rank, const std::string& request);
+  /// The text of the answer. Throws the peer's Failure.
+  std::string ask(int rank, const std::string& request);
+  void learn_name(int rank);
+  void report_down(int rank);
   std::vector<std::size_t> late_slots(int rank);
   void set_slot(std::size_t index, int state);
 
@@ -104,6 +109,10 @@ class TransferEngine {
   std::array<int, 4> slots_{slot_free, slot_free, slot_free, slot_free};
   std::mutex peers_mutex_;
   std::map<std::string, int> peers_;
+  std::mutex names_mutex_;            // of the next three
+  std::map<int, std::string> names_;  // of the members, if there is a callback
+  smem_trans_peer_down_callback_t peer_down_ = nullptr;
+  void* peer_down_data_ = nullptr;
 };
 
 }  // namespace hmc::memfabric

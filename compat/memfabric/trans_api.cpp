@@ -1,12 +1,13 @@
 // The C functions of <smem_trans.h>.
-#include "compat/memfabric/shutdown.hpp"
+#include "compat/memfabric/sessions.hpp"
 #include "compat/memfabric/trans.hpp"
 
 namespace hmc::memfabric {
 namespace {
 
-constexpr std::uint32_t known_operations = SMEMB_DATA_OP_SDMA | SMEMB_DATA_OP_HOST_RDMA | SMEMB_DATA_OP_HOST_TCP |
-                                           SMEMB_DATA_OP_DEVICE_RDMA | SMEMB_DATA_OP_HOST_URMA;
+constexpr std::uint32_t known_operations =
+    SMEMB_DATA_OP_SDMA | SMEMB_DATA_OP_HOST_RDMA | SMEMB_DATA_OP_HOST_TCP | SMEMB_DATA_OP_DEVICE_RDMA |
+    SMEMB_DATA_OP_HOST_URMA | SMEMB_DATA_OP_HOST_SHM | SMEMB_DATA_OP_DEVICE_URMA | SMEMB_DATA_OP_DEVICE_UBOE;
 
 struct TransProcess {
   std::mutex mutex;  // of init, uninit, create
@@ -29,9 +30,9 @@ std::shared_ptr<TransferEngine> find(smem_trans_t handle) {
 
 std::chrono::seconds check(const smem_trans_config_t& config) {
   require(config.role > SMEM_TRANS_NONE && config.role < SMEM_TRANS_BUTT, "the role is SENDER, RECEIVER or BOTH");
-  require_no_flags(config.flags);
   require_operations(config.dataOpType, known_operations);
   require_security();
+  require_security(config.hcomTlsConfig, "hcomTlsConfig");
   return checked_timeout(config.initTimeout);
 }
 
@@ -50,7 +51,7 @@ std::vector<TransferPiece> pieces_of(Local* const* locals, Remote* const* remote
 std::int32_t transfer(const char* function, smem_trans_t handle, TransferKind kind, const char* peer,
                       std::uint32_t flags, void* stream, auto&& make_pieces) {
   return guarded(function, [&] {
-    require_no_flags(flags);
+    require((flags & ~COPY_EXTEND_FLAG) == 0, "a flag is unknown");
     const auto engine = find(handle);
     const Url name = parse_place(&required(peer, "the unique id is null"), 1);
     engine->transfer_after(stream, kind, name.address(), make_pieces());
@@ -71,7 +72,10 @@ using namespace hmc::memfabric;  // NOLINT: the functions below are C's
 
 int32_t smem_trans_config_init(smem_trans_config_t* config) {
   return guarded("smem_trans_config_init", [&] {
-    required(config, "the config is null") = {SMEM_TRANS_NONE, 120, 0, 0, SMEMB_DATA_OP_SDMA, false};
+    smem_trans_config_t& out = required(config, "the config is null");
+    out = {};
+    out.initTimeout = 120;
+    out.dataOpType = SMEMB_DATA_OP_SDMA;
   });
 }
 
@@ -96,6 +100,7 @@ smem_trans_t smem_trans_create(const char* storeUrl, const char* uniqueId, const
     const auto timeout = check(with);
     const Url url = parse_url(storeUrl);
     const Url name = parse_place(&required(uniqueId, "the unique id is null"), 1);
+    use_network(with.nic);
     if (with.startConfigServer) serve_if_free(url);
     const hmc::Store store = hmc::Store::connect(url.address(), timeout).with_prefix("smem.trans");
     return trans().engines.add(std::make_shared<TransferEngine>(store, name, timeout, with.deviceId));
@@ -107,6 +112,11 @@ void smem_trans_destroy(smem_trans_t handle, uint32_t flags) {
     require_no_flags(flags);
     (void)trans().engines.remove(handle);
   });
+}
+
+int32_t smem_trans_set_peer_down_callback(smem_trans_t handle, smem_trans_peer_down_callback_t callback,
+                                          void* userData) {
+  return guarded("smem_trans_set_peer_down_callback", [&] { find(handle)->on_peer_down(callback, userData); });
 }
 
 void* smem_trans_malloc(smem_trans_t handle, size_t capacity) {

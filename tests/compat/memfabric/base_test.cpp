@@ -2,8 +2,11 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <smem_config_store_api.h>
 #include <smem_hmc.h>
 #include <smem_trans.h>
 #include <sys/socket.h>
@@ -67,6 +70,7 @@ TEST(Base, last_error_belongs_to_its_thread) {
   EXPECT_TRUE(has_error("smem_set_log_level")) << "a success keeps the last error";
   EXPECT_NE(std::string(smem_get_and_clear_last_err_msg()), "");
   EXPECT_STREQ(smem_get_last_err_msg(), "");
+  EXPECT_EQ(smem_get_last_err_code(), SMEM_OK);
 }
 
 std::vector<std::pair<int, std::string>> logged;  // NOLINT: the logger is a C function
@@ -97,8 +101,8 @@ TEST(Base, defaults_are_the_documented_ones) {
   EXPECT_EQ(bm.initTimeout, 120U);
   EXPECT_EQ(bm.createTimeout, 120U);
   EXPECT_EQ(bm.controlOperationTimeout, 120U);
-  EXPECT_TRUE(bm.startConfigStoreServer && bm.unifiedAddressSpace && bm.autoRanking);
-  EXPECT_FALSE(bm.startConfigStoreOnly || bm.dynamicWorldSize || bm.hcomTlsConfig.tlsEnable ||
+  EXPECT_TRUE(bm.startConfigStore && bm.unifiedAddressSpace);
+  EXPECT_FALSE(bm.startConfigStoreOnly || bm.dynamicWorldSize || bm.autoRanking || bm.hcomTlsConfig.tlsEnable ||
                bm.storeTlsConfig.tlsEnable);
   EXPECT_EQ(bm.rankId, UINT16_MAX);
   EXPECT_EQ(bm.flags, 0U);
@@ -106,7 +110,7 @@ TEST(Base, defaults_are_the_documented_ones) {
   smem_shm_config_t shm;
   ASSERT_EQ(smem_shm_config_init(&shm), SMEM_OK);
   EXPECT_EQ(shm.shmInitTimeout + shm.shmCreateTimeout + shm.controlOperationTimeout, 360U);
-  EXPECT_TRUE(shm.startConfigStoreServer);
+  EXPECT_TRUE(shm.startConfigStore);
   smem_trans_config_t trans;
   ASSERT_EQ(smem_trans_config_init(&trans), SMEM_OK);
   EXPECT_EQ(trans.initTimeout, 120U);
@@ -141,8 +145,7 @@ TEST(Base, arguments_of_init_are_checked) {
     EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_INVALID_PARAM) << smem_get_last_err_msg();
   };
   rejected([](smem_bm_config_t& config) { config.unifiedAddressSpace = false; });
-  rejected([](smem_bm_config_t& config) { config.flags = 1; });
-  rejected([](smem_bm_config_t& config) { config.autoRanking = false; });  // rankId is UINT16_MAX
+  rejected([](smem_bm_config_t& config) { config.rankId = 2; });
   rejected([](smem_bm_config_t& config) { config.initTimeout = 0; });
   rejected([](smem_bm_config_t& config) { config.createTimeout = 0; });
   rejected([](smem_bm_config_t& config) { std::strcpy(config.hcomUrl, "tcp://203.0.113.7:5000"); });
@@ -153,10 +156,55 @@ TEST(Base, arguments_of_init_are_checked) {
   EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX) << "nothing of the failed calls is left";
 }
 
+/// hcomUrl of a network that has this machine's address, with only these leading bits; empty: no such interface.
+std::pair<std::string, std::string> network_of_an_interface(int bits) {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return {};
+  std::pair<std::string, std::string> found;
+  for (const ifaddrs* one = all; one != nullptr && found.first.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET || (one->ifa_flags & IFF_LOOPBACK) != 0)
+      continue;
+    in_addr address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr;
+    address.s_addr ^= htonl(1U);  // another one, in the same network unless all bits count
+    std::array<char, INET_ADDRSTRLEN> text{};
+    ::inet_ntop(AF_INET, &address, text.data(), text.size());
+    found = {one->ifa_name, fmt::format("tcp://{}/{}:10005", text.data(), bits)};
+  }
+  ::freeifaddrs(all);
+  return found;
+}
+
+TEST(Base, hcom_url_chooses_the_interfaces_of_its_network) {
+  ::unsetenv("HMC_NET");
+  const auto init = [](const std::string& hcom_url) {
+    smem_bm_config_t config = bm_config();
+    std::strcpy(config.hcomUrl, hcom_url.c_str());
+    const std::int32_t code = smem_bm_init(local_url().c_str(), 1, 0, &config);
+    smem_uninit();
+    return code;
+  };
+  // Loopback, and all networks, choose none.
+  for (const char* url :
+       {"tcp://0.0.0.0/0:10005", "tcp://127.0.0.1:1234", "tcp://127.1.2.3/8:10005", "tcp://0.0.0.0:1024"}) {
+    EXPECT_EQ(init(url), SMEM_OK) << url << ": " << smem_get_last_err_msg();
+    EXPECT_EQ(std::getenv("HMC_NET"), nullptr) << url;
+  }
+  for (const char* url :
+       {"tcp://127.0.0.1/33:5000", "tcp://127.0.0.1/:5000", "tcp://127.0.0.1/-1:5000", "tcp://127.0.0.1/8",
+        "tcp://127.0.0.1/8x:5000", "tcp://127.0.0.1/8:1023", "127.0.0.1/8:5000", "tcp://203.0.113.7/32:5000"})
+    EXPECT_EQ(init(url), SMEM_INVALID_PARAM) << url;
+  const auto [name, url] = network_of_an_interface(24);
+  if (name.empty()) GTEST_SKIP() << "missing: a network interface";
+  EXPECT_EQ(init(network_of_an_interface(32).second), SMEM_INVALID_PARAM) << "the address of another machine";
+  EXPECT_EQ(std::getenv("HMC_NET"), nullptr);
+  EXPECT_EQ(init(url), SMEM_OK) << url << ": " << smem_get_last_err_msg();
+  EXPECT_NE(std::string(std::getenv("HMC_NET")).find(name), std::string::npos);
+}
+
 TEST(Base, calls_before_init_fail) {
   int word = 0;
   void* const handle = &word;
-  smem_copy_params params{&word, &word, 4};
+  smem_copy_params params{&word, &word, 4, nullptr};
   EXPECT_EQ(smem_bm_create(0, 1, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0), nullptr);
   EXPECT_EQ(smem_bm_create2(0, nullptr), nullptr);
   EXPECT_EQ(smem_bm_get_rank_id(), UINT32_MAX);
@@ -173,9 +221,11 @@ TEST(Base, calls_before_init_fail) {
   EXPECT_EQ(smem_trans_create("tcp://127.0.0.1:5000", "127.0.0.1:1", &trans), nullptr);
   trans.role = SMEM_TRANS_NONE;
   EXPECT_EQ(smem_trans_init(&trans), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_get_last_err_code(), SMEM_INVALID_PARAM);
   trans.role = SMEM_TRANS_BOTH;
-  trans.flags = 2;
-  EXPECT_EQ(smem_trans_init(&trans), SMEM_INVALID_PARAM);
+  trans.flags = 2;  // for the original's devices
+  EXPECT_EQ(smem_trans_init(&trans), SMEM_OK);
+  smem_uninit();
 }
 
 // ---- the store
@@ -314,6 +364,19 @@ TEST(Ranks, automatic_ranks_are_a_permutation_and_freed_ranks_are_assigned_again
   EXPECT_TRUE(server.end());
 }
 
+/// A program of the first release sets its rank and leaves autoRanking as it is.
+TEST(Ranks, rank_of_the_program_is_used_without_auto_ranking) {
+  const std::string url = local_url();
+  StoreServer server(url);
+  ASSERT_EQ(server.result(), SMEM_OK);
+  smem_bm_config_t config = bm_config();
+  config.rankId = 2;
+  ASSERT_EQ(smem_bm_init(url.c_str(), 4, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_get_rank_id(), 2U);
+  smem_uninit();
+  EXPECT_TRUE(server.end());
+}
+
 TEST(Ranks, processes_race_to_serve_the_store) {
   const std::string url = local_url();
   std::vector<std::unique_ptr<Ranked>> all;
@@ -322,6 +385,113 @@ TEST(Ranks, processes_race_to_serve_the_store) {
   for (auto& one : all) ranks.insert(one->rank());
   EXPECT_EQ(ranks, (std::set<int>{0, 1, 2, 3}));
   for (auto& one : all) one->child.kill();
+}
+
+// ---- the store as an object
+
+std::string cluster_status() {
+  std::uint32_t length = 0;
+  (void)smem_config_store_get_cluster_status(nullptr, 0, &length);
+  std::string text(length + 1, 'x');
+  const std::int32_t code = smem_config_store_get_cluster_status(text.data(), length + 1, &length);
+  EXPECT_EQ(smem_config_store_get_cluster_status(text.data(), length, nullptr), SMEM_BUFFER_TOO_SMALL);
+  EXPECT_TRUE(code == SMEM_OK || code == SMEM_NOT_EXIST) << smem_get_last_err_msg();
+  text.resize(length);
+  return text;
+}
+
+TEST(StoreObject, server_reports_the_ranks_of_clients_that_end) {
+  const std::string url = local_url();
+  Pipe broken_out, set_out, end_in;
+  Child server([&] {
+    const smem_config_store_t store = smem_config_store_create_server(url.c_str());
+    smem_config_store_set_server_broken_handler(
+        store,
+        [](void* context, std::uint32_t link, std::uint32_t rank) {
+          static_cast<Pipe*>(context)->put(static_cast<int>(100 * link + rank));
+          return 0;
+        },
+        &broken_out);
+    const bool has_no_leader = smem_config_store_set_leader_handler(store, nullptr, nullptr) == 1 &&
+                               smem_config_store_set_leader_handler(nullptr, nullptr, nullptr) == -1;
+    set_out.put(store != nullptr && has_no_leader ? 0 : 1);
+    (void)end_in.get();
+    smem_config_store_destroy_server(store, url.c_str());
+    return cluster_status() == "[]";
+  });
+  EXPECT_EQ(set_out.get(), 0);
+  Ranked first(url, 4);
+  const int rank = first.rank();
+  Ranked second(url, 4);
+  const int other = second.rank();
+  first.child.kill();
+  EXPECT_EQ(broken_out.get(), rank);
+  EXPECT_TRUE(second.end());
+  EXPECT_EQ(broken_out.get(), 100 + other);
+  end_in.put(0);
+  EXPECT_TRUE(server.join());
+}
+
+TEST(StoreObject, status_describes_the_stores_of_this_process) {
+  EXPECT_EQ(cluster_status(), "[]");
+  EXPECT_EQ(smem_config_store_get_cluster_status(nullptr, 0, nullptr), SMEM_INVALID_PARAM);
+  const std::string url = local_url();
+  const smem_bm_config_t config = bm_config();
+  ASSERT_EQ(smem_bm_init(url.c_str(), 3, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(cluster_status(),
+            fmt::format(R"([{{"type":"server","address":"{}","refusedConnections":0}},)"
+                        R"({{"type":"client","api":"bm","url":"{}","worldSize":3,"rank":0,"connected":true}}])",
+                        url.substr(6), url));
+  smem_uninit();
+}
+
+TEST(StoreObject, another_store_keeps_the_rank) {
+  const std::string url = local_url();
+  const std::string next_url = local_url();
+  StoreServer server(url);
+  StoreServer next(next_url);
+  ASSERT_EQ(server.result() + next.result(), SMEM_OK);
+  smem_bm_config_t config = bm_config();
+  config.rankId = 1;
+  config.createTimeout = 2;
+  EXPECT_EQ(smem_bm_update_store_url(next_url.c_str()), SMEM_NOT_INITIALIZED);
+  ASSERT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_update_store_url(url.c_str()), SMEM_OK) << "it is connected";
+  EXPECT_TRUE(server.end());
+  EXPECT_EQ(smem_bm_update_store_url("tcp://127.0.0.1"), SMEM_INVALID_PARAM);
+  EXPECT_EQ(smem_bm_update_store_url(local_url().c_str()), SMEM_TIMEOUT) << "nothing serves there";
+  EXPECT_EQ(smem_bm_create(0, 2, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0), nullptr) << "the store has ended";
+  const std::uint16_t port = static_cast<std::uint16_t>(std::stoi(next_url.substr(next_url.rfind(':') + 1)));
+  ASSERT_EQ(smem_bm_update_store_server("127.0.0.1", port), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_get_rank_id(), 1U);
+  const smem_bm_t pool = smem_bm_create(0, 2, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0);
+  EXPECT_EQ(smem_bm_join(pool, 0), SMEM_OK) << smem_get_last_err_msg();
+  smem_bm_destroy(pool);
+  smem_uninit();
+  EXPECT_TRUE(next.end());
+}
+
+TEST(StoreObject, there_is_no_leader) {
+  char ip[64];
+  std::uint16_t port = 0;
+  EXPECT_EQ(smem_bm_register_leader_change_callback(nullptr, nullptr), SMEM_NOT_EXIST);
+  EXPECT_EQ(smem_bm_get_bindable_leader_address(ip, sizeof ip, &port), SMEM_NOT_EXIST);
+  EXPECT_EQ(smem_bm_get_bindable_leader_address_by_store_url("tcp://127.0.0.1:5000", nullptr, 2, ip, sizeof ip, &port),
+            SMEM_NOT_EXIST);
+  smem_bm_release_leader_address_store();
+}
+
+TEST(StoreObject, destroyed_store_serves_no_more) {
+  const std::string url = local_url();
+  ASSERT_EQ(smem_create_config_store(url.c_str(), SMEM_STORE_SKIP_RECOVER), SMEM_OK);
+  smem_destroy_config_store(url.c_str());
+  smem_bm_config_t config = bm_config();
+  config.startConfigStoreServer = false;
+  config.initTimeout = 1;
+  EXPECT_EQ(smem_bm_init(url.c_str(), 1, 0, &config), SMEM_TIMEOUT);
+  ASSERT_EQ(smem_create_config_store(url.c_str()), SMEM_OK) << "the port is free";
+  EXPECT_EQ(smem_bm_init(url.c_str(), 1, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  smem_uninit();
 }
 
 // ---- security
@@ -346,6 +516,19 @@ TEST(Security, tls_setters_fail_closed) {
   EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
   EXPECT_EQ(smem_set_config_store_tls_key("key", 3, "word", 4, nullptr), SMEM_ERROR);
   EXPECT_EQ(smem_bm_init(url.c_str(), 2, 0, &config), SMEM_ERROR);
+  EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
+  smem_tls_options_t options{};
+  options.enable_tls = 1;
+  options.tls_ca_path = "/etc/ssl";
+  EXPECT_EQ(smem_config_store_set_tls(&options, nullptr, nullptr), SMEM_ERROR);
+  EXPECT_EQ(smem_config_store_create_server(url.c_str()), nullptr);
+  EXPECT_EQ(smem_config_store_set_tls(nullptr, nullptr, nullptr), SMEM_OK);
+  smem_tls_option first_release;
+  EXPECT_EQ(smem_set_ssl_option(&first_release), SMEM_OK) << "TLS isn't enabled";
+  first_release.enableTls = true;
+  first_release.tlsCaFile = {"ca.pem"};
+  EXPECT_EQ(smem_set_ssl_option(&first_release), SMEM_ERROR);
+  EXPECT_EQ(smem_set_ssl_option(nullptr), SMEM_INVALID_PARAM);
   EXPECT_EQ(smem_set_conf_store_tls(false, nullptr, 0), SMEM_OK);
   smem_bm_config_t with_tls = config;
   with_tls.storeTlsConfig.tlsEnable = true;

@@ -46,7 +46,7 @@ HMC_SPMD_TEST(Bm, addresses_are_equal_in_all_members_and_linear) {
   const std::uint64_t bytes = even ? 2 * MiB : 8 * MiB;
   const auto data = pattern(me.rank, 1, bytes);
   void* const to = reinterpret_cast<void*>(number(host, me.next()));
-  smem_copy_params params{data.data(), to, bytes};
+  smem_copy_params params{data.data(), to, bytes, nullptr};
   SMEM_CHECK(smem_bm_copy(handle, &params, SMEMB_COPY_H2GH, 0));
   params.dest = static_cast<std::byte*>(to) + 1;
   if (even) HMC_CHECK_EQ(smem_bm_copy(handle, &params, SMEMB_COPY_H2GH, 0), SMEM_INVALID_PARAM);
@@ -189,7 +189,7 @@ HMC_SPMD_TEST(Bm, wrong_directions_are_invalid) {
     invalid(gh, on_host.data(), SMEMB_COPY_L2GH);
     invalid(on_host.data(), gd, SMEMB_COPY_G2L);
   }
-  HMC_CHECK_EQ(pool.copy(gh, on_host.data(), 64, SMEMB_COPY_H2GH, 4), SMEM_INVALID_PARAM);  // an unknown flag
+  HMC_CHECK_EQ(pool.copy(gh, on_host.data(), 64, SMEMB_COPY_H2GH, 8), SMEM_INVALID_PARAM);  // an unknown flag
   HMC_CHECK_EQ(smem_bm_copy(pool.handle(), nullptr, SMEMB_COPY_AUTO, 0), SMEM_INVALID_PARAM);
   barrier(me);
   const auto own = pool.own(host, 0, part_bytes);
@@ -207,7 +207,7 @@ struct Batch {
     sizes.push_back(bytes);
   }
   smem_batch_copy_params params() {
-    return {sources.data(), destinations.data(), sizes.data(), static_cast<std::uint32_t>(sizes.size())};
+    return {sources.data(), destinations.data(), sizes.data(), static_cast<std::uint32_t>(sizes.size()), nullptr};
   }
 };
 
@@ -285,7 +285,7 @@ HMC_SPMD_TEST(Bm, invalid_batch_moves_nothing) {
   rejected(other_direction, SMEMB_COPY_H2GH);
   Batch none;
   rejected(none, SMEMB_COPY_AUTO);
-  smem_batch_copy_params nothing{nullptr, nullptr, nullptr, 1};
+  smem_batch_copy_params nothing{nullptr, nullptr, nullptr, 1, nullptr};
   HMC_CHECK_EQ(smem_bm_copy_batch(pool.handle(), &nothing, SMEMB_COPY_AUTO, 0), SMEM_INVALID_PARAM);
   barrier(me);
   const auto own = pool.own(host, 0, 4096);
@@ -348,6 +348,33 @@ HMC_SPMD_TEST(Bm, asynchronous_copies_are_complete_after_wait) {
   for (std::uint64_t at = 0; at < 2 * MiB; at += 64 * 1024)
     HMC_CHECK_CLEAN(
         Pattern({me.previous(), 5}).verify(pool.own(at % (128 * 1024) == 0 ? host : device, at, 64 * 1024), at));
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Bm, copies_follow_the_work_of_a_stream) {
+  BmProcess process(me);
+  const BmPool pool(me, parts());
+  const LocalMemory local(MiB, process.accelerator, true);
+  const auto data = pattern(me.rank, 6, MiB);
+  int not_a_stream = 0;
+  void* stream = nullptr;
+  smem_copy_params params{local.data(), pool.address(me.next(), host), MiB, nullptr};
+  constexpr auto flag = static_cast<std::uint32_t>(SMEM_BM_FLAG_USE_EXTERNAL_STREAM);
+  if (process.accelerator.exists()) {
+    const Place place(detail::allocator_for(process.accelerator.type), process.accelerator.number);
+    const auto work = detail::make_transfers(place, TransferOrder(TransferMode::async, nullptr));
+    local.write(data);
+    stream = detail::stream_at(work, place);
+    params.stream = stream;
+    SMEM_CHECK(smem_bm_copy(pool.handle(), &params, SMEMB_COPY_L2GH, flag));
+  } else {
+    local.write(data);
+    params.stream = &not_a_stream;
+    HMC_CHECK_EQ(smem_bm_copy(pool.handle(), &params, SMEMB_COPY_L2GH, flag), SMEM_INVALID_PARAM);
+    SMEM_CHECK(smem_bm_copy(pool.handle(), &params, SMEMB_COPY_L2GH, 0));  // without the flag it isn't used
+  }
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 6}).verify(pool.own(host, 0, MiB)));
   barrier(me);
 }
 

@@ -3,12 +3,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "tests/compat/memfabric/support.hpp"
 
 namespace hmc::memfabric_test {
 namespace {
+
+/// True if loads reach the member's host part.
+bool is_near(smem_bm_t handle, int rank) {
+  char path[256] = {};
+  HMC_CHECK(smem_bm_path(handle, SMEM_MEM_TYPE_HOST, static_cast<std::uint32_t>(rank), path, sizeof path) > 0);
+  return std::string_view(path).substr(0, 4) == "own:" || std::string_view(path).substr(0, 4) == "shm:";
+}
 
 HMC_SPMD_TEST(BmForms, first_release_copies_and_joins) {
   BmProcess process(me);
@@ -30,6 +40,15 @@ HMC_SPMD_TEST(BmForms, first_release_copies_and_joins) {
   HMC_CHECK(back == data);
   barrier(me);
   SMEM_CHECK(smem_bm_leave(handle, 0));
+  void* again = nullptr;  // C++ has both forms
+  SMEM_CHECK(smem_bm_join(handle, 0, &again));
+  HMC_CHECK_EQ(again, mine);
+  barrier(me);
+  SMEM_CHECK(smem_bm_copy(handle, data.data() + 1, next, data.size() - 1, SMEMB_COPY_H2G, 0));
+  barrier(me);
+  HMC_CHECK_CLEAN(
+      Pattern({me.previous(), 1}).verify(std::span(static_cast<const std::byte*>(mine), data.size() - 1), 1));
+  barrier(me);
   smem_bm_destroy(handle);
 }
 
@@ -52,7 +71,7 @@ HMC_SPMD_TEST(BmMembers, arguments_of_create_are_checked) {
     option.dataOpType = SMEMB_DATA_OP_SDMA;
   });
   rejected([](Option& option) { option.dataOpType = static_cast<smem_bm_data_op_type>(0); });
-  rejected([](Option& option) { option.flags = 1U << 9; });
+  rejected([](Option& option) { option.flags = 1U << 11; });
   rejected([](Option& option) { option.flags = 5; });  // a NUMA node without the performance mode
   rejected([](Option& option) {
     option.flags = SMEM_BM_FLAG_CREATE_WITH_SHM;
@@ -96,6 +115,76 @@ HMC_SPMD_TEST(BmMembers, copies_to_a_member_that_left_fail_until_it_joins_again)
     for (int rank = 0; rank < me.size; ++rank)
       HMC_CHECK_CLEAN(Pattern({rank, 1}).verify(pool.own(host, static_cast<std::uint64_t>(rank) * 4096, 4096)));
   }
+  barrier(me);
+}
+
+HMC_SPMD_TEST(BmMembers, handler_gets_joins_and_leaves_of_other_members) {
+  BmProcess process(me);
+  const BmPool pool(me, parts(2 * MiB, 0));
+  struct Seen {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::pair<std::uint32_t, smem_bm_group_event_t>> events;
+    smem_bm_t handle = nullptr;
+  } seen;
+  const auto await = [&](std::size_t count) {
+    std::unique_lock lock(seen.mutex);
+    seen.changed.wait(lock, [&] { return seen.events.size() >= count; });
+  };
+  const auto add = [](smem_bm_t handle, std::uint32_t rank, smem_bm_group_event_t event, void* context) {
+    auto& to = *static_cast<Seen*>(context);
+    const std::lock_guard lock(to.mutex);
+    to.handle = handle;
+    to.events.emplace_back(rank, event);
+    to.changed.notify_all();
+  };
+  const auto leaver = static_cast<std::uint32_t>(me.size - 1);
+  const bool leaves = me.rank == me.size - 1;
+  SMEM_CHECK(smem_bm_set_group_event_handler(pool.handle(), add, &seen));
+  barrier(me);
+  if (leaves) SMEM_CHECK(smem_bm_leave(pool.handle(), 0));
+  if (!leaves) await(1);
+  barrier(me);
+  if (leaves) SMEM_CHECK(smem_bm_join(pool.handle(), 0));
+  if (!leaves) await(2);
+  barrier(me);
+  if (!leaves) {
+    HMC_CHECK_EQ(seen.handle, pool.handle());
+    HMC_CHECK_EQ(seen.events.size(), 2U);
+    HMC_CHECK(seen.events[0] == std::pair(leaver, SMEM_GROUP_EVENT_LEAVE));
+    HMC_CHECK(seen.events[1] == std::pair(leaver, SMEM_GROUP_EVENT_JOIN));
+  } else {
+    HMC_CHECK_EQ(seen.events.size(), 0U);  // of others: none
+  }
+  SMEM_CHECK(smem_bm_set_group_event_handler(pool.handle(), nullptr, nullptr));
+  barrier(me);
+}
+
+HMC_SPMD_TEST(BmMembers, addresses_of_this_process_are_loaded_from) {
+  BmProcess process(me);
+  const BmPool pool(me, parts());
+  pool.fill_own(host, 4096, pattern(me.rank, 3, 4096));
+  barrier(me);
+  for (const int rank : {me.rank, me.next()}) {
+    void* address = nullptr;
+    const std::int32_t code =
+        smem_bm_gva_to_va(pool.handle(), pool.address(rank, host, 4096), SMEM_MEM_TYPE_LOCAL_HOST, &address);
+    HMC_CHECK_EQ(code == SMEM_OK, is_near(pool.handle(), rank));
+    if (code == SMEM_OK)
+      HMC_CHECK_CLEAN(Pattern({rank, 3}).verify(std::span(static_cast<const std::byte*>(address), 4096)));
+  }
+  void* address = nullptr;
+  const auto code =
+      smem_bm_gva_to_va(pool.handle(), pool.address(me.rank, device), SMEM_MEM_TYPE_LOCAL_DEVICE, &address);
+  HMC_CHECK_EQ(code, SMEM_OK);
+  HMC_CHECK(address != nullptr);
+  HMC_CHECK_EQ(smem_bm_gva_to_va(pool.handle(), pool.address(me.rank, host), SMEM_MEM_TYPE_LOCAL_DEVICE, &address),
+               process.accelerator.exists() ? SMEM_ERROR : SMEM_OK);
+  HMC_CHECK_EQ(smem_bm_gva_to_va(pool.handle(), pool.address(me.rank, host), SMEM_MEM_TYPE_HOST, &address),
+               SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(smem_bm_gva_to_va(pool.handle(), &address, SMEM_MEM_TYPE_LOCAL_HOST, &address), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(smem_bm_gva_to_va(pool.handle(), pool.address(0, host), SMEM_MEM_TYPE_LOCAL_HOST, nullptr),
+               SMEM_INVALID_PARAM);
   barrier(me);
 }
 

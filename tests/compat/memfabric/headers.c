@@ -1,5 +1,6 @@
 /* MemFabric's headers in C99, as one program per form of the API: every function is declared and linked. */
 #include <smem_bm.h>
+#include <smem_config_store_api.h>
 #include <smem_hmc.h>
 #include <smem_shm.h>
 #include <smem_trans.h>
@@ -9,9 +10,28 @@
 typedef void (*any_function)(void);
 #define F(name) (any_function) name
 
-static const any_function functions[] = {F(smem_init),
+static const any_function functions[] = {F(smem_get_abi_version),
+                                         F(smem_init),
                                          F(smem_uninit),
                                          F(smem_create_config_store),
+                                         F(smem_destroy_config_store),
+                                         F(smem_config_store_set_tls),
+                                         F(smem_config_store_create_server),
+                                         F(smem_config_store_destroy_server),
+                                         F(smem_config_store_set_server_broken_handler),
+                                         F(smem_config_store_set_leader_handler),
+                                         F(smem_config_store_get_cluster_status),
+                                         F(smem_get_last_err_code),
+                                         F(smem_bm_update_store_url),
+                                         F(smem_bm_update_store_server),
+                                         F(smem_bm_register_leader_change_callback),
+                                         F(smem_bm_get_bindable_leader_address),
+                                         F(smem_bm_get_bindable_leader_address_by_store_url),
+                                         F(smem_bm_release_leader_address_store),
+                                         F(smem_bm_set_group_event_handler),
+                                         F(smem_bm_gva_to_va),
+                                         F(smem_shm_get_symmetric_size),
+                                         F(smem_trans_set_peer_down_callback),
                                          F(smem_set_extern_logger),
                                          F(smem_set_log_level),
                                          F(smem_get_last_err_msg),
@@ -91,9 +111,12 @@ int main(void) {
 #ifdef SMEM_FIRST_RELEASE
   result = smem_bm_copy(NULL, "a", NULL, 1, SMEMB_COPY_H2G, 0);
 #else
-  result = smem_bm_copy(NULL, &(smem_copy_params){"a", NULL, 1}, SMEMB_COPY_H2G, 0);
+  result = smem_bm_copy(NULL, &(smem_copy_params){"a", NULL, 1, NULL}, SMEMB_COPY_H2G, 0);
 #endif
   if (result != SMEM_INVALID_PARAM || strstr(smem_get_last_err_msg(), "smem_bm_copy") == NULL) return 2;
   printf("%s\n", smem_get_last_err_msg());
+  if (smem_create_config_store(NULL) != SMEM_INVALID_PARAM) return 4; /* the flags may be omitted */
+  if (smem_create_config_store(NULL, SMEM_STORE_SKIP_RECOVER) != SMEM_INVALID_PARAM) return 4;
+  if (smem_get_last_err_code() != SMEM_INVALID_PARAM || smem_get_abi_version() != ((1U << 16) | 3U)) return 5;
   return smem_init(0) == SMEM_OK && smem_init(1) == SMEM_INVALID_PARAM ? 0 : 3;
 }

@@ -57,6 +57,8 @@ HMC_SPMD_TEST(Shm, puts_and_gets_reach_the_owner) {
   const ShmObject shm(me);
   HMC_CHECK_EQ(smem_shm_get_global_rank(shm.handle()), ShmObject::rank(me));
   HMC_CHECK_EQ(smem_shm_get_global_rank_size(shm.handle()), ShmObject::size(me));
+  HMC_CHECK_EQ(smem_shm_get_symmetric_size(shm.handle()), part_bytes);
+  HMC_CHECK_EQ(smem_shm_get_symmetric_size(nullptr), 0U);
   const auto data = pattern(me.rank, 1, MiB + 3);
   SMEM_CHECK(smem_shm_copy(shm.handle(), shm.address(me.next(), 1021), data.data(), data.size()));
   SMEM_CHECK(smem_shm_control_barrier(shm.handle()));

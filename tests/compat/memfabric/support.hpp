@@ -105,7 +105,7 @@ class BmPool {
   }
   std::int32_t copy(void* to, const void* from, std::uint64_t bytes, smem_bm_copy_type type,
                     std::uint32_t flags = 0) const {
-    smem_copy_params params{from, to, bytes};
+    smem_copy_params params{from, to, bytes, nullptr};
     return smem_bm_copy(handle_, &params, type, flags);
   }
   /// This rank's own memory. The host part is loaded from; a device part is copied by the device.

@@ -1,7 +1,9 @@
 // TRANS: transfers between registered memory of named peers.
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "tests/compat/memfabric/support.hpp"
@@ -194,6 +196,43 @@ HMC_SPMD_TEST(Trans, unique_id_has_one_peer_and_can_be_used_again) {
   SMEM_CHECK(smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, 4096));
   barrier(me);
   HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
+  barrier(me);
+}
+
+HMC_SPMD_TEST(Trans, callback_names_a_peer_that_ends) {
+  TransPeer peer(me);
+  barrier(me);
+  struct Seen {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::string> names;
+  } seen;
+  const auto add = [](const char* name, void* to) {
+    auto& all = *static_cast<Seen*>(to);
+    const std::lock_guard lock(all.mutex);
+    all.names.emplace_back(name);
+    all.changed.notify_all();
+  };
+  SMEM_CHECK(smem_trans_set_peer_down_callback(peer.handle, add, &seen));
+  barrier(me);
+  const int ending = me.size - 1;
+  for (const std::uint64_t round : {1U, 2U}) {  // a name that was there before the callback, and one that came later
+    if (me.rank == ending) {
+      smem_trans_destroy(peer.handle, 0);
+    } else {
+      std::unique_lock lock(seen.mutex);
+      seen.changed.wait(lock, [&] { return seen.names.size() >= round; });
+      HMC_CHECK_EQ(seen.names.size(), round);
+      HMC_CHECK_EQ(seen.names.back(), id_of(ending));
+    }
+    barrier(me);
+    if (me.rank == ending) {
+      peer.handle = smem_trans_create("hmc://", id_of(ending).c_str(), &peer.config);
+      HMC_CHECK_MSG(peer.handle != nullptr, "{}", smem_get_last_err_msg());
+    }
+    barrier(me);
+  }
+  SMEM_CHECK(smem_trans_set_peer_down_callback(peer.handle, nullptr, nullptr));
   barrier(me);
 }
 
