@@ -22,7 +22,7 @@ def main(url="hmc://", size=os.environ.get("HMC_SIZE")):
     rank = bm.bm_rank_id()
     after, before = (rank + 1) % size, (rank - 1) % size
     pool = bm.create(0, local_dram_size=PART, local_hbm_size=PART, data_op_type=bm.BmDataOpType.SDMA)
-    pool.join()
+    assert pool.join() == 0
     pool.barrier(size)  # all are members
 
     def numbers(of):
@@ -30,8 +30,9 @@ def main(url="hmc://", size=os.environ.get("HMC_SIZE")):
 
     mine, back = numbers(rank), np.empty(COUNT, np.int32)
     for part in (bm.BmMemType.HOST, bm.BmMemType.DEVICE):
-        pool.copy_data(mine.ctypes.data, pool.peer_rank_ptr(after, part), mine.nbytes, bm.BmCopyType.AUTO)
-        pool.copy_data(pool.peer_rank_ptr(after, part), back.ctypes.data, back.nbytes, bm.BmCopyType.AUTO)
+        remote = pool.peer_rank_ptr(after, part)
+        assert pool.copy_data(mine.ctypes.data, remote, mine.nbytes, bm.BmCopyType.AUTO) == 0
+        assert pool.copy_data(remote, back.ctypes.data, back.nbytes, bm.BmCopyType.AUTO) == 0
         assert np.array_equal(back, mine), "the numbers that came back"
     pool.barrier(size)
 
@@ -39,7 +40,8 @@ def main(url="hmc://", size=os.environ.get("HMC_SIZE")):
     host = pool.peer_rank_ptr(rank, bm.BmMemType.HOST)
     own = np.frombuffer((ctypes.c_char * mine.nbytes).from_address(host), np.int32)
     assert np.array_equal(own, numbers(before)), "the host part"
-    pool.copy_data(pool.peer_rank_ptr(rank, bm.BmMemType.DEVICE), back.ctypes.data, back.nbytes, bm.BmCopyType.G2H)
+    device = pool.peer_rank_ptr(rank, bm.BmMemType.DEVICE)
+    assert pool.copy_data(device, back.ctypes.data, back.nbytes, bm.BmCopyType.G2H) == 0
     assert np.array_equal(back, numbers(before)), "the device part"
     print(f"rank {rank} of {size}: both parts have the numbers of rank {before}", flush=True)
 

@@ -6,10 +6,11 @@
 0
 >>> pool = bm.create(0, local_dram_size=2 << 20, local_hbm_size=0, data_op_type=bm.BmDataOpType.HOST_TCP)
 >>> pool.join()
+0
 
 `bm`: BigMemory. `shm`: ShareMemory. TransferEngine: transfers between peers by name. Functions that return a number return
-0, or a code; get_last_err_msg() has the reason. Methods of BigMemory and ShareMemory raise RuntimeError. Each call releases
-the GIL. Differences from the original: compat/memfabric/README.md in HMC's sources.
+0, or a code; get_last_err_msg() has the reason. create and the additions raise RuntimeError. Each call releases the GIL.
+Differences from the original: compat/memfabric/README.md in HMC's sources.
 """
 
 from memfabric_hybrid import _library as _l
@@ -65,7 +66,7 @@ def set_conf_store_tls_key(tls_pk, tls_pk_pw, py_decrypt_func=None):  # pylint: 
 
 
 def get_include_path():
-    """The folder of <smem.h>."""
+    """The folder of <smem.h>, also as smem/host/smem.h."""
     return _l.include_path
 
 
@@ -75,7 +76,7 @@ def get_lib_path():
 
 
 def create_config_store(store_url):
-    return _l.lib.smem_create_config_store(store_url.encode())
+    return _l.lib.smem_create_config_store(store_url.encode(), 0)
 
 
 def set_device_memory(memory_type):

@@ -7,6 +7,9 @@ from memfabric_hybrid import _library as _l
 
 
 class BmMemType(enum.IntEnum):
+    """LOCAL_...: as this process or its device accesses it, for gva_to_va. DEVICE, HOST: the parts of the pool."""
+    LOCAL_DEVICE = 0
+    LOCAL_HOST = 1
     DEVICE = 2
     HOST = 3
 
@@ -19,6 +22,9 @@ class BmDataOpType(enum.IntFlag):
     HOST_TCP = 4
     DEVICE_RDMA = 8
     HOST_URMA = 16
+    HOST_SHM = 32
+    DEVICE_URMA = 64
+    DEVICE_UBOE = 128
 
 
 class BmCopyType(enum.IntEnum):
@@ -35,7 +41,13 @@ class BmCopyType(enum.IntEnum):
     AUTO = 9
 
 
+class BmGroupEvent(enum.IntEnum):
+    JOIN_EVENT = 0
+    LEAVE_EVENT = 1
+
+
 ASYNC_COPY_FLAG = 1
+USE_EXTERNAL_STREAM_FLAG = 4
 
 
 class BmConfig(_l.BmConfigStruct):
@@ -44,7 +56,7 @@ class BmConfig(_l.BmConfigStruct):
         _l.lib.smem_bm_config_init(ctypes.byref(self))
 
     def set_nic(self, nic):
-        """An address of this machine, tcp://a.b.c.d:port: TCP uses its network interface."""
+        """tcp://ip:port or tcp://ip/bits:port: TCP uses the interfaces that have an address in this network."""
         self.hcom_url = nic.encode()
 
 
@@ -68,34 +80,56 @@ def bm_rank_id():
     return _l.lib.smem_bm_get_rank_id()
 
 
-def create(id, local_dram_size, local_hbm_size, data_op_type=BmDataOpType.SDMA, flags=0):  # pylint: disable=redefined-builtin
+def update_store_url(store_url):
+    """Another store, after the end of the first one: for pools that are created afterwards."""
+    return _l.lib.smem_bm_update_store_url(store_url.encode())
+
+
+def handle_of(id, local_dram_size, local_hbm_size, data_op_type, flags):  # pylint: disable=redefined-builtin
+    """For create() of this module, and of mf_smem.bm."""
+    return _l.lib.smem_bm_create(id, _world_size, data_op_type, local_dram_size, local_hbm_size, flags)
+
+
+def create(id, local_dram_size, local_hbm_size=0, data_op_type=BmDataOpType.SDMA, flags=0):  # pylint: disable=redefined-builtin
     """A pool of equal parts. This process is a member after join()."""
-    return BigMemory(_l.lib.smem_bm_create(id, _world_size, data_op_type, local_dram_size, local_hbm_size, flags))
+    return BigMemory(handle_of(id, local_dram_size, local_hbm_size, data_op_type, flags))
 
 
-def create2(id, local_dram_size=0, local_hbm_size=0, max_dram_size=None,  # pylint: disable=redefined-builtin
-            max_hbm_size=None, data_op_type=BmDataOpType.SDMA, flags=0, tag="", tag_op_info="", shm_fd=None):
+def create2(id, local_dram_size=0, max_dram_size=None, local_hbm_size=0,  # pylint: disable=redefined-builtin
+            max_hbm_size=None, data_op_type=BmDataOpType.SDMA, enable_56bits_gva=False, flags=0, shm_fd=-1, tag="",
+            tag_op_info=""):
     """The same with parts that differ by member; the maxima are the same in all members. shm_fd: the host part."""
     options = _l.BmOptions(
-        max_dram_size=local_dram_size if max_dram_size is None else max_dram_size,
-        max_hbm_size=local_hbm_size if max_hbm_size is None else max_hbm_size, local_dram_size=local_dram_size,
-        local_hbm_size=local_hbm_size, data_op_type=data_op_type, flags=flags | (0 if shm_fd is None else 1 << 8),
-        tag=tag.encode(), tag_op_info=tag_op_info.encode(), shm_fd=-1 if shm_fd is None else shm_fd)
+        max_dram_size=max_dram_size or local_dram_size, max_hbm_size=max_hbm_size or local_hbm_size,
+        local_dram_size=local_dram_size, local_hbm_size=local_hbm_size, data_op_type=data_op_type,
+        flags=flags | (1 << 8 if shm_fd >= 0 else 0), tag=tag.encode(), tag_op_info=tag_op_info.encode(), shm_fd=shm_fd,
+        enable_56bits_gva=enable_56bits_gva)
     return BigMemory(_l.lib.smem_bm_create2(id, ctypes.byref(options)))
 
 
+_event_handlers = []  # each one that was set: its thread may be in it
+
+
 class BigMemory:
-    """A pool. Addresses are numbers. Methods raise RuntimeError."""
+    """A pool. Addresses are numbers. Methods return 0 or a code, or what they are asked for; additions raise RuntimeError."""
 
     def __init__(self, handle):
         _l.checked(0 if handle else None)
         self._handle = handle
 
     def join(self, flags=0):
-        _l.checked(_l.lib.smem_bm_join(self._handle, flags))
+        return _l.lib.smem_bm_join(self._handle, flags)
 
     def leave(self, flags=0):
-        _l.checked(_l.lib.smem_bm_leave(self._handle, flags))
+        return _l.lib.smem_bm_leave(self._handle, flags)
+
+    def set_group_event_handler(self, handler):
+        """handler(rank, BmGroupEvent) is called for each join and leave of another member. None: no more calls."""
+        function = _l.GroupEvent()
+        if handler is not None:
+            function = _l.GroupEvent(lambda _handle, rank, event, _context: handler(rank, BmGroupEvent(event)))
+            _event_handlers.append(function)
+        _l.checked(_l.lib.smem_bm_set_group_event_handler(self._handle, function, None))
 
     def destroy(self):
         handle, self._handle = self._handle, None
@@ -110,9 +144,14 @@ class BigMemory:
         return _l.lib.smem_bm_get_local_mem_size_by_mem_type(self._handle, mem_type)
 
     def peer_rank_ptr(self, peer_rank, mem_type=BmMemType.DEVICE):
-        address = _l.lib.smem_bm_ptr_by_mem_type(self._handle, mem_type, peer_rank)
-        _l.checked(0 if address else None)
-        return address
+        """0: there is none."""
+        return _l.lib.smem_bm_ptr_by_mem_type(self._handle, mem_type, peer_rank) or 0
+
+    def gva_to_va(self, gva, mem_type=BmMemType.LOCAL_HOST):
+        """The address at which this process, or its device, accesses the byte; 0: it can't."""
+        address = ctypes.c_void_p()
+        _l.lib.smem_bm_gva_to_va(self._handle, gva, mem_type, ctypes.byref(address))
+        return address.value or 0
 
     def get_rank_id_by_gva(self, gva):
         """2**32-1: the address isn't in the pool."""
@@ -124,27 +163,27 @@ class BigMemory:
     def unregister(self, addr):
         return _l.lib.smem_bm_unregister_user_mem(self._handle, addr)
 
-    def copy_data(self, src_ptr, dst_ptr, size, type, flags=0):  # pylint: disable=redefined-builtin
-        params = _l.CopyParams(src_ptr, dst_ptr, size)
-        _l.checked(_l.lib.smem_bm_copy(self._handle, ctypes.byref(params), type, flags))
+    def copy_data(self, src_ptr, dst_ptr, size, type, flags=0, stream=0):  # pylint: disable=redefined-builtin
+        """stream: with USE_EXTERNAL_STREAM_FLAG, the copy comes after its work."""
+        params = _l.CopyParams(src_ptr, dst_ptr, size, stream)
+        return _l.lib.smem_bm_copy(self._handle, ctypes.byref(params), type, flags)
 
-    def copy_data_batch(self, src_addrs, dst_addrs, sizes, count, type, flags=0):  # pylint: disable=redefined-builtin
-        """Returns 0 or a code."""
+    def copy_data_batch(self, src_addrs, dst_addrs, sizes, count, type, flags=0, stream=0):  # pylint: disable=redefined-builtin
         if not count == len(src_addrs) == len(dst_addrs) == len(sizes):
             raise ValueError("count isn't the length of each list")
         params = _l.BatchParams(_l.array_of(ctypes.c_void_p, src_addrs), _l.array_of(ctypes.c_void_p, dst_addrs),
-                                _l.array_of(ctypes.c_uint64, sizes), count)
+                                _l.array_of(ctypes.c_uint64, sizes), count, stream)
         return _l.lib.smem_bm_copy_batch(self._handle, ctypes.byref(params), type, flags)
+
+    def wait(self):
+        """Waits for all copies with ASYNC_COPY_FLAG."""
+        return _l.lib.smem_bm_wait(self._handle)
+
+    # ---- additions
 
     def copy_data_2d(self, src_ptr, src_pitch, dst_ptr, dst_pitch, width, height, type,  # pylint: disable=redefined-builtin
                      flags=0):
         _l.checked(_l.lib.smem_bm_copy_2d(self._handle, src_ptr, src_pitch, dst_ptr, dst_pitch, width, height, type, flags))
-
-    def wait(self):
-        """Waits for all copies with ASYNC_COPY_FLAG. Returns 0 or a code."""
-        return _l.lib.smem_bm_wait(self._handle)
-
-    # ---- additions
 
     def barrier(self, size):
         """The first `size` members wait for each other."""

@@ -32,13 +32,19 @@ def uninitialize(flags=0):
 
 def create(id, rank_size, rank_id, local_mem_size, data_op_type=ShmDataOpType.MTE, flags=0):  # pylint: disable=redefined-builtin
     """Collective."""
+    return ShareMemory(*handle_of(id, rank_size, rank_id, local_mem_size, data_op_type, flags))
+
+
+def handle_of(id, rank_size, rank_id, local_mem_size, data_op_type, flags):  # pylint: disable=redefined-builtin
+    """The handle and the address, for create() of this module, and of mf_smem.shm."""
     gva = ctypes.c_void_p()
     handle = _l.lib.smem_shm_create(id, rank_size, rank_id, local_mem_size, data_op_type, flags, ctypes.byref(gva))
-    return ShareMemory(handle, gva.value)
+    return handle, gva.value
 
 
 class ShareMemory:
-    """Memory of all ranks: rank r's is at gva + r * local_mem_size. Methods raise RuntimeError."""
+    """Memory of all ranks: rank r's is at gva + r * local_mem_size. barrier, destroy and topology_can_reach return 0 or a
+    code; the other methods raise RuntimeError."""
 
     def __init__(self, handle, gva):
         _l.checked(0 if handle else None)
@@ -46,7 +52,7 @@ class ShareMemory:
 
     def destroy(self, flags=0):
         handle, self._handle = self._handle, None
-        _l.checked(_l.lib.smem_shm_destroy(handle, flags))
+        return _l.lib.smem_shm_destroy(handle, flags)
 
     def __del__(self):
         if getattr(self, "_handle", None):
@@ -69,7 +75,7 @@ class ShareMemory:
         return 0
 
     def barrier(self):
-        _l.checked(_l.lib.smem_shm_control_barrier(self._handle))
+        return _l.lib.smem_shm_control_barrier(self._handle)
 
     def all_gather(self, local_data):
         """The bytes of all ranks, one after the other."""

@@ -36,8 +36,8 @@ PREAMBLE = """
         config = bm.BmConfig()
         config.auto_ranking, config.rank_id = False, rank
         assert bm.initialize("hmc://", size, int(os.environ.get("DEVICE", -1)), config) == 0, get_last_err_msg()
-        pool = bm.create2(0, host, device, **more)
-        pool.join()
+        pool = bm.create2(0, host, local_hbm_size=device, **more)
+        assert pool.join() == 0, get_last_err_msg()
         pool.barrier(size)
         return pool
     def memory_of(bytes=4 * MiB):
@@ -64,16 +64,18 @@ def free_url():
 
 
 def test_memfabric_functions_are_those_of_the_headers():
-    """Each function of the installed headers has a declaration, except the forms of the first release."""
+    """Each function of the installed headers has a declaration, except one that only C needs."""
     include = memfabric_hybrid.get_include_path()
     declared = set()
     for name in os.listdir(include):
-        if name.startswith("smem"):
+        if name.startswith("smem") and name.endswith(".h"):
             with open(os.path.join(include, name), encoding="utf-8") as file:
-                declared |= set(re.findall(r"^SMEM_API[^;(]*?\b(smem_\w+)\(", file.read(), re.M))
-    first_release = {"smem_bm_copy_v1", "smem_bm_join_v1", "smem_bm_ptr", "smem_bm_get_local_mem_size"}
+                text = file.read()
+            declared |= set(re.findall(r"^SMEM_API[^;(]*?\b(smem_\w+)\(", text, re.M))
+            with open(os.path.join(include, "smem", "host", name), encoding="utf-8") as file:
+                assert file.read() == text, name
     from memfabric_hybrid import _library  # pylint: disable=import-outside-toplevel
-    assert len(declared) > 60 and declared - first_release == _library.functions, declared ^ _library.functions
+    assert len(declared) > 60 and declared - {"smem_bm_copy_v1"} == _library.functions, declared ^ _library.functions
 
 
 def test_memfabric_structures_have_the_sizes_of_c():
@@ -99,7 +101,7 @@ def test_memfabric_structures_have_the_sizes_of_c():
 def test_memfabric_errors_and_defaults():
     config = bm.BmConfig()
     assert (config.init_timeout, config.create_timeout, config.operation_timeout) == (120, 120, 120)
-    assert config.start_store and config.auto_ranking and config.unified_address_space
+    assert config.start_store and not config.auto_ranking and config.unified_address_space
     assert not config.start_store_only and not config.dynamic_world_size and config.rank_id == 65535
     assert bm.initialize("tcp://127.0.0.1", 2, 0, config) == -2000
     assert "127.0.0.1" in memfabric_hybrid.get_last_err_msg()
@@ -134,7 +136,11 @@ def test_memfabric_logger_and_tls():
     assert memfabric_hybrid.set_conf_store_tls(False) == 0
     assert memfabric_hybrid.set_conf_store_tls_key("key", "word", lambda text: text) != 0
     assert memfabric_hybrid.set_conf_store_tls(False) == 0
-    assert mf_smem.set_ssl_option(mf_smem.TlsOption(tls_ca_path="/etc/ssl")) != 0
+    option = mf_smem.TlsOption()
+    option.tls_ca_path = "/etc/ssl"
+    assert mf_smem.set_ssl_option(option) == 0, "TLS isn't enabled"
+    option.enable_tls = True
+    assert mf_smem.set_ssl_option(option) != 0
     assert memfabric_hybrid.set_conf_store_tls(False) == 0
     assert memfabric_hybrid.create_config_store(free_url()) == 0
     memfabric_hybrid.uninitialize()
@@ -143,9 +149,48 @@ def test_memfabric_logger_and_tls():
 def test_memfabric_names_of_the_first_release():
     import mf_smem.bm  # pylint: disable=import-outside-toplevel
     from mf_smem import shm as first  # pylint: disable=import-outside-toplevel
-    assert mf_smem.bm.BigMemory is bm.BigMemory and first is shm and bm.BmDataOpType.ROCE == 2
+    assert mf_smem.bm.BmCopyType is bm.BmCopyType and first.ShmConfig is shm.ShmConfig and bm.BmDataOpType.ROCE == 2
     assert mf_smem.initialize() == 0 and mf_smem.set_log_level(2) == 0
+    config = mf_smem.bm.BmConfig()
+    config.rank_id, config.hcom_url = 0, "tcp://127.0.0.1:10005"
+    assert config.hcom_url == "tcp://127.0.0.1:10005"
+    assert mf_smem.bm.initialize(free_url(), 1, 0, config) == 0 and mf_smem.bm.bm_rank_id() == 0
+    pool = mf_smem.bm.create(id=0, local_dram_size=0, local_hbm_size=2 * MiB)
+    address = pool.join()
+    assert address == pool.peer_rank_ptr(0) != 0 and pool.local_mem_size() == 2 * MiB
+    mine, back = np.arange(100, dtype=np.int64), np.zeros(100, np.int64)
+    assert pool.copy_data(mine.ctypes.data, address, mine.nbytes, mf_smem.bm.BmCopyType.H2G) is None
+    params = mf_smem.bm.CopyData2DParams()
+    params.src, params.spitch, params.dest, params.dpitch, params.width, params.height = address, 80, back.ctypes.data, 80, 40, 10
+    assert pool.copy_data_2d(params, mf_smem.bm.BmCopyType.G2H) is None
+    assert np.array_equal(back.reshape(10, 10)[:, :5], mine.reshape(10, 10)[:, :5]) and not back.reshape(10, 10)[:, 5:].any()
+    for call in (lambda: pool.peer_rank_ptr(1), lambda: pool.copy_data(0, address, 8, mf_smem.bm.BmCopyType.H2G)):
+        try:
+            call()
+        except RuntimeError as error:
+            assert str(error) == mf_smem.get_last_err_msg()
+        else:
+            raise AssertionError("the first release raises")
+    assert pool.leave() is None
+    pool.destroy()
     mf_smem.uninitialize()
+
+
+def test_memfabric_names_of_the_adapter():
+    import mf_adapter  # pylint: disable=import-outside-toplevel
+    assert sorted(mf_adapter.__all__) == ["TransferEngine", "create_config_store", "set_conf_store_tls", "set_log_level"]
+    url = free_url()
+    assert mf_adapter.set_conf_store_tls(False, "") == 0 and mf_adapter.create_config_store(url) == 0
+    engine = mf_adapter.TransferEngine()
+    assert engine.initialize(url, "127.0.0.1:7001", "Decoder", 0) == -1
+    assert engine.initialize(url, "127.0.0.1:7001", "Decode", 0, engine.TransDataOpType.SDMA) == 0
+    memory = np.zeros(64, np.uint8)
+    assert engine.register_memory(memory.ctypes.data, 64) == 0
+    assert engine.transfer_sync_write("127.0.0.1:7001", memory.ctypes.data, memory.ctypes.data, 64, flags=2) == 0
+    assert engine.transfer_sync_write("127.0.0.1:7001", memory.ctypes.data, memory.ctypes.data, 64, flags=1) == -2000
+    assert engine.batch_transfer_sync_write("127.0.0.1:7001", [memory.ctypes.data], [], [64]) == -1
+    engine.destroy()
+    memfabric_hybrid.uninitialize()
 
 
 def test_memfabric_copies_reach_the_owner():
@@ -157,9 +202,11 @@ def test_memfabric_copies_reach_the_owner():
         mine, back = array(rank), np.zeros(1000, np.int64)
         address, n = mine.ctypes.data, mine.nbytes
         assert pool.register(address, n) == 0 and pool.register(address, n) == 0 and pool.register(address, 8) == -2000
-        pool.copy_data(address, pool.peer_rank_ptr(after, HOST), n, bm.BmCopyType.H2GH)
-        pool.copy_data(address, pool.peer_rank_ptr(after, DEVICE), n, bm.BmCopyType.H2G)
-        pool.copy_data(address, pool.peer_rank_ptr(after, HOST) + MiB, n, bm.BmCopyType.AUTO, bm.ASYNC_COPY_FLAG)
+        def copy(*arguments):
+            assert pool.copy_data(*arguments) == 0, get_last_err_msg()
+        copy(address, pool.peer_rank_ptr(after, HOST), n, bm.BmCopyType.H2GH)
+        copy(address, pool.peer_rank_ptr(after, DEVICE), n, bm.BmCopyType.H2G)
+        copy(address, pool.peer_rank_ptr(after, HOST) + MiB, n, bm.BmCopyType.AUTO, bm.ASYNC_COPY_FLAG)
         assert pool.wait() == 0
         halves = [address, address + n // 2], [pool.peer_rank_ptr(after, HOST) + 2 * MiB, pool.peer_rank_ptr(after, DEVICE) + MiB]
         assert pool.copy_data_batch(*halves, [n // 2, n // 2], 2, bm.BmCopyType.AUTO, 0) == 0
@@ -168,21 +215,30 @@ def test_memfabric_copies_reach_the_owner():
         expected = array(before)
         def own(part, offset=0, count=1000):
             values = np.zeros(count, np.int64)
-            pool.copy_data(pool.peer_rank_ptr(rank, part) + offset, values.ctypes.data, values.nbytes, bm.BmCopyType.AUTO)
+            copy(pool.peer_rank_ptr(rank, part) + offset, values.ctypes.data, values.nbytes, bm.BmCopyType.AUTO)
             return values
         for values in (own(HOST), own(DEVICE), own(HOST, MiB)):
             assert np.array_equal(values, expected)
         assert np.array_equal(own(HOST, 2 * MiB, 500), expected[:500]) and np.array_equal(own(DEVICE, MiB, 500), expected[500:])
         assert np.array_equal(own(HOST, 3 * MiB, 500), expected.reshape(100, 10)[:, :5].ravel())
-        pool.copy_data(pool.peer_rank_ptr(after, DEVICE), back.ctypes.data, n, bm.BmCopyType.G2H)
+        copy(pool.peer_rank_ptr(after, DEVICE), back.ctypes.data, n, bm.BmCopyType.G2H)
         assert np.array_equal(back, mine)
-        raises(lambda: pool.copy_data(address, back.ctypes.data, n, bm.BmCopyType.H2G))
-        raises(lambda: pool.peer_rank_ptr(size, HOST))
+        assert pool.copy_data(address, back.ctypes.data, n, bm.BmCopyType.H2G) == -2000
+        assert pool.peer_rank_ptr(size, HOST) == 0 and pool.gva_to_va(back.ctypes.data) == 0
+        own_host = pool.gva_to_va(pool.peer_rank_ptr(rank, HOST) + 8)
+        assert ctypes.c_int64.from_address(own_host).value == expected[1]
         assert pool.copy_data_batch([address], [back.ctypes.data], [n], 1, bm.BmCopyType.AUTO, 0) == -2000
         assert pool.counter("copy_batch")["pieces"] == 2 and ": " in pool.path(after, HOST)
         assert pool.unregister(address) == 0
         pool.barrier(size)
-        pool.leave()
+        events, left = [], threading.Event()
+        if rank == 0:
+            pool.set_group_event_handler(lambda other, event: (events.append((other, event)), len(events) == size - 1 and left.set()))
+        pool.barrier(size)
+        if rank == 0:
+            assert left.wait(60)
+            assert sorted(events) == [(other, bm.BmGroupEvent.LEAVE_EVENT) for other in range(1, size)], events
+        assert pool.leave() == 0
         pool.destroy()
         memfabric_hybrid.uninitialize()
     """
@@ -287,7 +343,11 @@ def test_memfabric_transfer_engines():
         assert engine.unregister_memory(address) == 0
         memory.barrier()
         assert engine.transfer_sync_read(names[after], back.ctypes.data, peer, 2) == -2000
+        down, called = [], threading.Event()
+        assert engine.set_peer_down_callback(lambda name: (down.append(name), called.set())) == 0
         memory.barrier()
+        if rank == 0:
+            assert called.wait(60) and down == [names[1]]
         engine.destroy()
         engine.unInitialize()
         memfabric_hybrid.uninitialize()
