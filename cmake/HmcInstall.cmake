@@ -10,7 +10,8 @@ file(CREATE_LINK libhmc.so ${CMAKE_CURRENT_BINARY_DIR}/libhmc_shared_lib.so SYMB
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/libhmc_shared_lib.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" PATTERN "*.cuh")
 install(DIRECTORY compat/hamr/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "hamr_*.h")
-install(DIRECTORY compat/memfabric/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "smem*.h")
+install(DIRECTORY compat/memfabric/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "smem*.h" PATTERN hybm EXCLUDE)
+include(cmake/HmcMemFabricLayout.cmake)
 install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES launcher/hmcrun.1 launcher/hmcinfo.1 launcher/hmcc++.1 sim/hmc-sim.1 verify/hmc-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # `./dev docs` creates it.

@@ -22,9 +22,9 @@ REASONS = (
     ("smem_acc_*", "messages between any programs: here hmc::Pool::call, hmc::Store, or a library for messages"),
     ("smem_bm_extend_local_mem", "a part has one size from join to leave: leave, and join a pool of another size"),
     ("smem_config_store_set_backend_op", "a store has its values in memory; it has no reg:// URLs"),
-    ("smem_set_extern_alarm", "the numbers of its alarms aren't public; smem_set_extern_logger gets each warning"),
-    ("smem_trans_batch_quant_write", "where it writes scales and offsets isn't public; it needs an Ascend device"),
-    ("hybm_*", "the layer below BM: entities and slices, whose exchange is the caller's task; BM and SHM do both"),
+    ("*_set_extern_alarm", "the numbers of its alarms aren't public; smem_set_extern_logger gets each warning"),
+    ("hybm_set_extra_context", "a context is for kernels on an Ascend device"),
+    ("*_quant_*", "where it writes scales and offsets isn't public; it needs an Ascend device"),
 )
 # What a reader of the table should know about a function that is served.
 NOTES = {
@@ -53,9 +53,7 @@ def declared(folder):
 
 
 def own():
-    names = declared(OWN)
-    inner = os.path.join(OWN, "hybm")
-    return names | declared(inner) if os.path.isdir(inner) else names
+    return declared(OWN) | declared(os.path.join(OWN, "hybm"))
 
 
 def original_of_the_page():
@@ -82,7 +80,7 @@ def page(original, served):
 
 Written by `compat/memfabric/names.py` from the headers of MemFabric Hybrid {RELEASE} and of `compat/memfabric`. Of its
 {count["smem_"][1]} functions smem_... {count["smem_"][0]} are served ({failing} of them only report that a store has one server here), of its
-{count["hybm_"][1]} functions hybm_... {count["hybm_"][0]}.
+{count["hybm_"][1]} functions hybm_... {count["hybm_"][0]}, on the host memory of one machine.
 
 | function of {RELEASE} | served | |
 |---|---|---|

@@ -64,6 +64,18 @@ case $how in
     "$prefix/bin/hmcrun" -np 2 --timeout 60 "$work/bare/consumer"
     LD_LIBRARY_PATH=/no/such/folder "$prefix/bin/hmcrun" -np 1 -x A=1 --dry-run "$work/bare/consumer" | grep -F 'LD_LIBRARY_PATH='
     if "$prefix/bin/hmcrun" -np 1 --dry-run "$work/build/consumer_cpp" | grep LD_LIBRARY_PATH; then exit 1; fi
+    # MemFabric's programs find headers and libraries below the folder that set_env.sh names, in the form of each release.
+    (
+      # shellcheck disable=SC1091
+      source "$prefix/share/hmc/memfabric_hybrid/set_env.sh"
+      home=$MEMFABRIC_HYBRID_HOME_PATH
+      for form in host first_release/host; do
+        cc -std=c99 -I"$home/include/smem/$form" -I"$home/$(uname -m)-linux/include/smem/host" -I"$home/include/hybm" \
+          "$here/../compat/memfabric/headers.c" -o "$work/bare/memfabric" -L"$home/$(uname -m)-linux/lib64" \
+          -lmf_smem -lmf_hybm_core
+        "$work/bare/memfabric"
+      done
+    )
     static=$(PKG_CONFIG_PATH=$libdir pkg-config --cflags --libs hmc-static)
     eval "c++ -std=c++20 '$here/consumer.cpp' -o '$work/build/consumer_static' $static"
     ;;

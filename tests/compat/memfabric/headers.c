@@ -1,4 +1,6 @@
 /* MemFabric's headers in C99, as one program per form of the API: every function is declared and linked. */
+#include <hybm_big_mem.h>
+#include <hybm_data_op.h>
 #include <smem_bm.h>
 #include <smem_config_store_api.h>
 #include <smem_hmc.h>
@@ -101,7 +103,35 @@ static const any_function functions[] = {F(smem_get_abi_version),
                                          F(smem_trans_write_submit),
                                          F(smem_trans_read_submit),
                                          F(smem_trans_batch_write_submit),
-                                         F(smem_trans_batch_read_submit)};
+                                         F(smem_trans_batch_read_submit),
+                                         F(hybm_alloc_local_memory),
+                                         F(hybm_create_entity),
+                                         F(hybm_data_batch_copy),
+                                         F(hybm_data_copy),
+                                         F(hybm_destroy_entity),
+                                         F(hybm_entity_reach_types),
+                                         F(hybm_export),
+                                         F(hybm_export_info_free),
+                                         F(hybm_free_local_memory),
+                                         F(hybm_get_error_string),
+                                         F(hybm_get_memory_ptr),
+                                         F(hybm_get_slice_size),
+                                         F(hybm_get_slice_va),
+                                         F(hybm_gva_to_va),
+                                         F(hybm_import),
+                                         F(hybm_init),
+                                         F(hybm_mmap),
+                                         F(hybm_register_local_memory),
+                                         F(hybm_remove_imported),
+                                         F(hybm_reserve_mem_space),
+                                         F(hybm_set_extern_logger),
+                                         F(hybm_set_log_level),
+                                         F(hybm_transport_connect),
+                                         F(hybm_uninit),
+                                         F(hybm_unmap),
+                                         F(hybm_unmap_rank),
+                                         F(hybm_unreserve_mem_space),
+                                         F(hybm_wait)};
 
 int main(void) {
   size_t i;
