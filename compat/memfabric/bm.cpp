@@ -62,6 +62,7 @@ template <std::size_t n> std::string text_of(const char (&chars)[n]) {
 
 Pool create_pool(Session& session, std::uint32_t id, const smem_bm_create_option_t& option) {
   require_operations(option.dataOpType, known_operations);
+  require_network(session.has_network, option.dataOpType);
   require_sizes(option.localDRAMSize, option.maxDramSize, most_host_bytes);
   require_sizes(option.localHBMSize, option.maxHbmSize, most_device_bytes);
   require(option.maxDramSize + option.maxHbmSize > 0, "both maxima are 0");

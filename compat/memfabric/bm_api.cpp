@@ -51,7 +51,7 @@ Session start(const char* url_text, std::uint32_t world, std::uint16_t device, c
   const auto init_timeout = checked_timeout(config.initTimeout);
   started.create_timeout = checked_timeout(config.createTimeout);
   started.control_timeout = checked_timeout(config.controlOperationTimeout);
-  use_network(config.hcomUrl);
+  started.has_network = use_network(config.hcomUrl);
   if (config.startConfigStoreOnly) {
     serve(url);
     return started;

@@ -189,12 +189,11 @@ std::string status_of(const Session& session, const char* api) {
                      session.url, session.world, session.rank, is_connected);
 }
 
-void use_network(const char (&hcom_url)[64]) {
+bool use_network(const char (&hcom_url)[64]) {
   require(std::memchr(hcom_url, 0, sizeof hcom_url) != nullptr, "hcomUrl doesn't end");
-  if (hcom_url[0] == '\0') return;
+  if (hcom_url[0] == '\0') return true;
   const Network network = parse_network(hcom_url);
   const std::vector<Interface> interfaces = interfaces_in(network);
-  require(network.bits == 0 || !interfaces.empty(), "hcomUrl: this machine has no address in this network");
   std::vector<std::string> names;
   if (network.bits > 0) {
     for (const Interface& each : interfaces)
@@ -203,6 +202,12 @@ void use_network(const char (&hcom_url)[64]) {
   if (!names.empty()) ::setenv("HMC_NET", fmt::format("{}", fmt::join(names, ",")).c_str(), 0);
   const char* const used = std::getenv("HMC_NET");
   log(LogLevel::info, fmt::format("hcomUrl {}: TCP uses {}", hcom_url, used != nullptr ? used : "all interfaces"));
+  return network.bits == 0 || !interfaces.empty();
+}
+
+void require_network(bool is_there, std::uint32_t operations) {
+  constexpr std::uint32_t of_the_host = SMEMB_DATA_OP_HOST_RDMA | SMEMB_DATA_OP_HOST_TCP | SMEMB_DATA_OP_HOST_URMA;
+  require(is_there || (operations & of_the_host) == 0, "hcomUrl: this machine has no address in this network");
 }
 
 void wait_for_stream(void* stream, int device) {

@@ -59,8 +59,12 @@ void require_security();
 void require_security(const smem_tls_config& tls, const char* name);
 
 /// hcomUrl: the core chooses interfaces by HMC_NET, unless it is set. No effect: an empty text; a network of all
-/// addresses; loopback, which programs pass for the port alone. Throws Failure.
-void use_network(const char (&hcom_url)[64]);
+/// addresses; loopback, which programs pass for the port alone. False: this machine has no address in the network.
+/// Throws Failure.
+bool use_network(const char (&hcom_url)[64]);
+/// Throws Failure if a data operation of the host needs the network and it isn't there. The operations of devices don't
+/// use hcomUrl, so programs leave any network in it.
+void require_network(bool is_there, std::uint32_t operations);
 
 /// Returns after the work that the stream of this machine's accelerator has. Null: at once. Throws Failure.
 void wait_for_stream(void* stream, int device);
@@ -74,6 +78,7 @@ struct Session {
   std::uint32_t world = 0;
   int device = 0;
   int rank = -1;
+  bool has_network = true;  ///< of hcomUrl
   Timeout create_timeout{};
   Timeout control_timeout{};
   std::optional<Store> store;  ///< with the prefix of the API; none: this process only serves the store

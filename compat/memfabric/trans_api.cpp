@@ -100,7 +100,7 @@ smem_trans_t smem_trans_create(const char* storeUrl, const char* uniqueId, const
     const auto timeout = check(with);
     const Url url = parse_url(storeUrl);
     const Url name = parse_place(&required(uniqueId, "the unique id is null"), 1);
-    use_network(with.nic);
+    require_network(use_network(with.nic), with.dataOpType);
     if (with.startConfigServer) serve_if_free(url);
     const hmc::Store store = hmc::Store::connect(url.address(), timeout).with_prefix("smem.trans");
     return trans().engines.add(std::make_shared<TransferEngine>(store, name, timeout, with.deviceId));

@@ -121,7 +121,14 @@ def test_memfabric_errors_and_defaults():
             raise AssertionError("no error before initialize")
     assert memfabric_hybrid.initialize() == 0 and memfabric_hybrid.initialize(5) == -2000
     config.set_nic("tcp://203.0.113.7:5000")
-    assert bm.initialize(free_url(), 2, 0, config) == -2000
+    assert bm.initialize(free_url(), 2, 0, config) == 0, "operations of devices don't use it"
+    try:
+        bm.create(0, 2 * MiB, data_op_type=bm.BmDataOpType.HOST_TCP)
+    except RuntimeError as error:
+        assert "hcomUrl" in str(error)
+    else:
+        raise AssertionError("no address in this network")
+    memfabric_hybrid.uninitialize()
 
 
 def test_memfabric_logger_and_tls():

@@ -148,7 +148,7 @@ TEST(Base, arguments_of_init_are_checked) {
   rejected([](smem_bm_config_t& config) { config.rankId = 2; });
   rejected([](smem_bm_config_t& config) { config.initTimeout = 0; });
   rejected([](smem_bm_config_t& config) { config.createTimeout = 0; });
-  rejected([](smem_bm_config_t& config) { std::strcpy(config.hcomUrl, "tcp://203.0.113.7:5000"); });
+  rejected([](smem_bm_config_t& config) { std::strcpy(config.hcomUrl, "203.0.113.7:5000"); });
   smem_shm_config_t shm;
   smem_shm_config_init(&shm);
   EXPECT_EQ(smem_shm_init(url.c_str(), 2, 2, 0, &shm), SMEM_INVALID_PARAM);
@@ -183,22 +183,31 @@ TEST(Base, hcom_url_chooses_the_interfaces_of_its_network) {
     smem_uninit();
     return code;
   };
-  // Loopback, and all networks, choose none.
-  for (const char* url :
-       {"tcp://0.0.0.0/0:10005", "tcp://127.0.0.1:1234", "tcp://127.1.2.3/8:10005", "tcp://0.0.0.0:1024"}) {
+  // Loopback, all networks, and one in which this machine has no address, choose none.
+  for (const char* url : {"tcp://0.0.0.0/0:10005", "tcp://127.0.0.1:1234", "tcp://127.1.2.3/8:10005",
+                          "tcp://0.0.0.0:1024", "tcp://203.0.113.7/32:5000"}) {
     EXPECT_EQ(init(url), SMEM_OK) << url << ": " << smem_get_last_err_msg();
     EXPECT_EQ(std::getenv("HMC_NET"), nullptr) << url;
   }
-  for (const char* url :
-       {"tcp://127.0.0.1/33:5000", "tcp://127.0.0.1/:5000", "tcp://127.0.0.1/-1:5000", "tcp://127.0.0.1/8",
-        "tcp://127.0.0.1/8x:5000", "tcp://127.0.0.1/8:1023", "127.0.0.1/8:5000", "tcp://203.0.113.7/32:5000"})
+  for (const char* url : {"tcp://127.0.0.1/33:5000", "tcp://127.0.0.1/:5000", "tcp://127.0.0.1/-1:5000",
+                          "tcp://127.0.0.1/8", "tcp://127.0.0.1/8x:5000", "tcp://127.0.0.1/8:1023", "127.0.0.1/8:5000"})
     EXPECT_EQ(init(url), SMEM_INVALID_PARAM) << url;
   const auto [name, url] = network_of_an_interface(24);
   if (name.empty()) GTEST_SKIP() << "missing: a network interface";
-  EXPECT_EQ(init(network_of_an_interface(32).second), SMEM_INVALID_PARAM) << "the address of another machine";
-  EXPECT_EQ(std::getenv("HMC_NET"), nullptr);
+  EXPECT_EQ(init(network_of_an_interface(32).second), SMEM_OK);
+  EXPECT_EQ(std::getenv("HMC_NET"), nullptr) << "the address of another machine";
   EXPECT_EQ(init(url), SMEM_OK) << url << ": " << smem_get_last_err_msg();
   EXPECT_NE(std::string(std::getenv("HMC_NET")).find(name), std::string::npos);
+}
+
+TEST(Base, only_operations_of_the_host_need_the_network_of_hcom_url) {
+  smem_bm_config_t config = bm_config();
+  std::strcpy(config.hcomUrl, "tcp://203.0.113.7/16:5000");
+  ASSERT_EQ(smem_bm_init(local_url().c_str(), 1, 0, &config), SMEM_OK) << smem_get_last_err_msg();
+  EXPECT_EQ(smem_bm_create(0, 1, SMEMB_DATA_OP_HOST_TCP, 2 << 20, 0, 0), nullptr);
+  EXPECT_TRUE(has_error("hcomUrl"));
+  EXPECT_NE(smem_bm_create(0, 1, SMEMB_DATA_OP_SDMA, 2 << 20, 0, 0), nullptr) << smem_get_last_err_msg();
+  smem_uninit();
 }
 
 TEST(Base, calls_before_init_fail) {
