@@ -363,6 +363,22 @@ def test_memfabric_transfer_engines():
     assert output.count("complete") == 2
 
 
+def test_memfabric_store_in_a_process_of_its_own():
+    command = [sys.executable, "-m", "memfabric_hybrid.launch_ascend_mf_store"]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60,
+                             env={name: value for name, value in os.environ.items() if name != "MF_CONFIG_STORE_URL"})
+    assert refused.returncode != 0 and "MF_CONFIG_STORE_URL" in refused.stderr
+    url = free_url()
+    with subprocess.Popen(command, env={**os.environ, "MF_CONFIG_STORE_URL": url}) as store:
+        config = bm.BmConfig()
+        config.start_store, config.rank_id = False, 1
+        assert bm.initialize(url, 2, 0, config) == 0, memfabric_hybrid.get_last_err_msg()
+        assert bm.bm_rank_id() == 1
+        memfabric_hybrid.uninitialize()
+        store.terminate()
+        assert store.wait(60) == 0
+
+
 def example(name, *arguments_of_each):
     """Runs a program without a launcher: one process per list of arguments."""
     path, url = os.path.join(EXAMPLES, name), free_url()
