@@ -1,9 +1,12 @@
 #include "compat/memfabric/bm.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <regex>
 #include <string_view>
 
@@ -25,49 +28,20 @@ void require_sizes(std::uint64_t local, std::uint64_t most, std::uint64_t limit)
   require(most <= limit, "host parts have at most 2 TiB, device parts 64 GiB");
 }
 
-/// A descriptor that is closed unless it is -1 or the caller's.
-struct HostMemory {
-  int descriptor = -1;
-  bool owned = false;
-  HostMemory() = default;
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
-  ~HostMemory() {
-    if (owned) ::close(descriptor);
-  }
-};
-
-/// The host part, if the flags say where it is.
-void place_host_part(HostMemory& memory, const smem_bm_create_option_t& option) {
-  const std::uint32_t flags = option.flags;
-  require((flags & ~(numa_node_bits | performance_bit | SMEM_BM_FLAG_CREATE_WITH_SHM | hints)) == 0,
-          "a flag is unknown");
-  require((flags & performance_bit) != 0 || (flags & numa_node_bits) == 0, "a NUMA node needs the performance mode");
-  if ((flags & SMEM_BM_FLAG_CREATE_WITH_SHM) != 0) {
-    require(option.dramShmFd >= 0 && option.localDRAMSize > 0, "CREATE_WITH_SHM needs dramShmFd and localDRAMSize");
-    memory.descriptor = option.dramShmFd;
-  }
-  if ((flags & performance_bit) == 0 || option.localDRAMSize == 0) return;
-  const std::uint32_t asked = flags & numa_node_bits;
-  const int node = asked == numa_node_bits ? current_numa_node() : static_cast<int>(asked);
-  if (memory.descriptor >= 0) return bind_to_node(memory.descriptor, option.localDRAMSize, node);
-  memory.descriptor = allocate_on_node(option.localDRAMSize, node);
-  memory.owned = true;
-}
-
 /// The text of a fixed array, which need not end with a zero byte.
 template <std::size_t n> std::string text_of(const char (&chars)[n]) {
   return {chars, std::find(chars, chars + n, '\0')};
 }
 
-Pool create_pool(Session& session, std::uint32_t id, const smem_bm_create_option_t& option) {
+Pool create_pool(Session& session, PoolState& state) {
+  const smem_bm_create_option_t& option = state.option;
   require_operations(option.dataOpType, known_operations);
   require_network(session.has_network, option.dataOpType);
   require_sizes(option.localDRAMSize, option.maxDramSize, most_host_bytes);
   require_sizes(option.localHBMSize, option.maxHbmSize, most_device_bytes);
   require(option.maxDramSize + option.maxHbmSize > 0, "both maxima are 0");
   PoolOptions options;
-  options.name = fmt::format("bm.{}", id);
+  options.name = fmt::format("bm.{}", state.id);
   options.most_members = static_cast<int>(session.world);
   options.rank = session.rank;
   options.host_bytes = option.localDRAMSize;
@@ -79,9 +53,8 @@ Pool create_pool(Session& session, std::uint32_t id, const smem_bm_create_option
   options.tag = text_of(option.tag);
   if (!options.tag.empty()) require_tag(options.tag);
   options.rules = rules_of(text_of(option.tagOpInfo));
-  HostMemory host;
-  place_host_part(host, option);
-  options.host_fd = host.descriptor;
+  if (state.host == nullptr) state.host = std::make_shared<HostMemory>(option);
+  if (option.localDRAMSize > 0) options.host_fd = state.host->descriptor();
   return Pool::create(session.joined(), options);
 }
 
@@ -124,6 +97,45 @@ PoolDirection direction(bool to_pool, bool local_is_device, PoolPart part) {
 }
 
 }  // namespace
+
+HostMemory::HostMemory(const smem_bm_create_option_t& option) {
+  const std::uint32_t flags = option.flags;
+  const bool is_bound = (flags & performance_bit) != 0;
+  require((flags & ~(numa_node_bits | performance_bit | SMEM_BM_FLAG_CREATE_WITH_SHM | hints)) == 0,
+          "a flag is unknown");
+  require(is_bound || (flags & numa_node_bits) == 0, "a NUMA node needs the performance mode");
+  if ((flags & SMEM_BM_FLAG_CREATE_WITH_SHM) != 0) {
+    require(option.dramShmFd >= 0 && option.localDRAMSize > 0, "CREATE_WITH_SHM needs dramShmFd and localDRAMSize");
+    descriptor_ = option.dramShmFd;
+  }
+  if (is_bound) {
+    const std::uint32_t asked = flags & numa_node_bits;
+    node_ = asked == numa_node_bits ? current_numa_node() : static_cast<int>(asked);
+  }
+  // Only a pool without device parts can be extended: its pool needs no memory behind an adopted host part.
+  const bool can_extend = option.localDRAMSize < option.maxDramSize && option.maxHbmSize == 0;
+  if (descriptor_ < 0 && (can_extend || (is_bound && option.localDRAMSize > 0))) {
+    descriptor_ = ::memfd_create("smem_bm", MFD_CLOEXEC);
+    if (descriptor_ < 0) throw Failure(SMEM_MALLOC_FAILED, fmt::format("memfd_create: {}", std::strerror(errno)));
+    is_owned_ = true;
+  }
+  try {
+    if (descriptor_ >= 0) extend(option.localDRAMSize);
+  } catch (...) {
+    if (is_owned_) ::close(descriptor_);
+    throw;
+  }
+}
+
+HostMemory::~HostMemory() {
+  if (is_owned_) ::close(descriptor_);
+}
+
+void HostMemory::extend(std::uint64_t bytes) {
+  if (is_owned_ && ::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0)
+    throw Failure(SMEM_MALLOC_FAILED, fmt::format("ftruncate: {}", std::strerror(errno)));
+  if (node_ && bytes > 0) bind_to_node(descriptor_, bytes, *node_);
+}
 
 void require_tag(const std::string& tag) {
   static const std::regex valid("[a-zA-Z0-9_]{1,30}");
@@ -178,18 +190,32 @@ PoolDirection Directions::of(smem_bm_copy_type type, const void* destination, co
   return direction(ends.to_pool, local_is_device, place.part);
 }
 
-BigMemory::BigMemory(Session& session, std::uint32_t id, const smem_bm_create_option_t& option)
-    : id_(id),
-      operations_(option.dataOpType),
+BigMemory::BigMemory(Session& session, PoolState state)
+    : state_(std::move(state)),
       device_(session.device),
-      host_bytes_(option.localDRAMSize),
-      device_bytes_(option.localHBMSize),
       create_timeout_(session.create_timeout),
       control_timeout_(session.control_timeout),
       has_accelerator_(device_memory(session.device) != MemoryType::CPU),
-      pool_(create_pool(session, id, option)) {
+      pool_(create_pool(session, state_)) {
   if (!pool_.has_one_address_space())
-    log(LogLevel::warning, fmt::format("bm {}: addresses differ by process: {}", id, pool_.why_not_one()));
+    log(LogLevel::warning, fmt::format("bm {}: addresses differ by process: {}", state_.id, pool_.why_not_one()));
+  for (const auto& [address, bytes] : state_.registered) pool_.register_memory(reinterpret_cast<void*>(address), bytes);
+}
+
+PoolState BigMemory::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+PoolState BigMemory::extended(smem_bm_mem_type type, std::uint64_t bytes) const {
+  PoolState more = state();
+  smem_bm_create_option_t& option = more.option;
+  require(part_of(type) == PoolPart::host && option.maxHbmSize == 0,
+          "only the host part of a pool without device parts can be extended");
+  require(bytes > 0 && bytes % block_bytes == 0, "the size isn't a multiple of 2 MiB");
+  require(bytes <= option.maxDramSize - option.localDRAMSize, "the part would exceed maxDramSize");
+  option.localDRAMSize += bytes;
+  return more;
 }
 
 void BigMemory::join() {
@@ -203,8 +229,8 @@ void BigMemory::report_ways() {
     for (const PoolPart part : {PoolPart::host, PoolPart::device}) {
       if (pool_.bytes(part, rank) == 0) continue;
       const PoolPath path = pool_.path(rank, part);
-      log(LogLevel::info, fmt::format("bm {}: {} part of rank {}: {} requested, {} used: {}", id_, name_of(part), rank,
-                                      names_of(operations_), name_of(path.way), path.why));
+      log(LogLevel::info, fmt::format("bm {}: {} part of rank {}: {} requested, {} used: {}", state_.id, name_of(part),
+                                      rank, names_of(state_.option.dataOpType), name_of(path.way), path.why));
     }
   }
 }
@@ -236,10 +262,23 @@ void BigMemory::copy_2d(void* destination, std::uint64_t destination_pitch, cons
 
 void BigMemory::register_memory(std::uint64_t address, std::uint64_t bytes) {
   require(address != 0 && bytes > 0, "the address or the size is 0");
+  const std::lock_guard lock(mutex_);
   pool_.register_memory(reinterpret_cast<void*>(address), bytes);
+  state_.registered[address] = bytes;
+}
+
+void BigMemory::deregister_memory(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  pool_.deregister_memory(reinterpret_cast<void*>(address));
+  state_.registered.erase(address);
 }
 
 void BigMemory::on_event(smem_bm_t handle, smem_bm_group_event_cb callback, void* context) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.event_callback = callback;
+    state_.event_context = context;
+  }
   if (callback == nullptr) return pool_.on_change({});
   pool_.on_change([=, this](const PoolChange& change) {
     if (change.rank == pool_.rank()) return;

@@ -1,5 +1,7 @@
 // The C functions of <smem_bm.h>.
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "compat/memfabric/bm.hpp"
 #include "compat/memfabric/sessions.hpp"
@@ -68,7 +70,56 @@ smem_bm_t create(std::uint32_t id, const smem_bm_create_option_t& option) {
   Session& of = session();
   if (bm().memories.any([&](const BigMemory& other) { return other.id() == id; }))
     throw Failure(SMEM_DUPLICATED_OBJECT, fmt::format("id {} exists", id));
-  return bm().memories.add(std::make_shared<BigMemory>(of, id, option));
+  PoolState state;
+  state.id = id;
+  state.option = option;
+  return bm().memories.add(std::make_shared<BigMemory>(of, std::move(state)));
+}
+
+/// A pool of `state` behind the handle, with the same rank.
+std::shared_ptr<BigMemory> replace(smem_bm_t handle, const PoolState& state, bool is_member) {
+  std::shared_ptr<BigMemory> memory;
+  {
+    const std::lock_guard lock(bm().mutex);
+    memory = std::make_shared<BigMemory>(session(), state);
+  }
+  if (state.event_callback != nullptr) memory->on_event(handle, state.event_callback, state.event_context);
+  if (is_member) memory->join();
+  return memory;
+}
+
+/// The pool is replaced by one with a larger part in the same shared memory, when no other call uses it.
+void extend(smem_bm_t handle, smem_bm_mem_type type, std::uint64_t bytes) {
+  (void)find(handle);  // initialized
+  std::shared_ptr<BigMemory> memory = bm().memories.take(handle);
+  PoolState former;
+  bool is_member = false;
+  try {
+    former = memory->state();
+    const PoolState larger = memory->extended(type, bytes);
+    const auto give_up = std::chrono::steady_clock::now() + memory->control_timeout();
+    while (memory.use_count() > 1) {
+      if (std::chrono::steady_clock::now() > give_up) throw Failure(SMEM_RESOURCE_IN_USE, "other threads use the pool");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    is_member = memory->pool().is_member();
+    if (is_member) memory->leave();
+    larger.host->extend(larger.option.localDRAMSize);
+    memory.reset();  // its addresses are free
+    bm().memories.give(handle, replace(handle, larger, is_member));
+  } catch (...) {
+    try {
+      if (memory == nullptr) {
+        memory = replace(handle, former, is_member);
+      } else if (is_member) {
+        memory->join();
+      }
+    } catch (const std::exception& error) {
+      log(LogLevel::error, fmt::format("bm {}: the pool can't be restored: {}", former.id, error.what()));
+    }
+    bm().memories.give(handle, std::move(memory));
+    throw;
+  }
 }
 
 }  // namespace
@@ -213,6 +264,10 @@ int32_t smem_bm_set_group_event_handler(smem_bm_t handle, smem_bm_group_event_cb
   return guarded("smem_bm_set_group_event_handler", [&] { find(handle)->on_event(handle, cb, context); });
 }
 
+int32_t smem_bm_extend_local_mem(smem_bm_t handle, smem_bm_mem_type memType, uint64_t size) {
+  return guarded("smem_bm_extend_local_mem", [&] { extend(handle, memType, size); });
+}
+
 uint64_t smem_bm_get_local_mem_size_by_mem_type(smem_bm_t handle, smem_bm_mem_type memType) {
   return guarded_or("smem_bm_get_local_mem_size_by_mem_type", uint64_t{0},
                     [&] { return find(handle)->local_bytes(part_of(memType)); });
@@ -308,8 +363,7 @@ int32_t smem_bm_register_user_mem(smem_bm_t handle, uint64_t addr, uint64_t size
 }
 
 int32_t smem_bm_unregister_user_mem(smem_bm_t handle, uint64_t addr) {
-  return guarded("smem_bm_unregister_user_mem",
-                 [&] { find(handle)->pool().deregister_memory(reinterpret_cast<void*>(addr)); });
+  return guarded("smem_bm_unregister_user_mem", [&] { find(handle)->deregister_memory(addr); });
 }
 
 // ---- <smem_hmc.h>

@@ -88,20 +88,32 @@ template <typename T> class Handles {
   }
   std::shared_ptr<T> find(void* handle) {
     const std::lock_guard lock(mutex_);
-    const auto found = objects_.find(handle);
-    if (found == objects_.end()) throw Failure(SMEM_INVALID_PARAM, "the handle is null, or was destroyed");
-    return found->second;
+    return entry(handle)->second;
   }
   std::shared_ptr<T> remove(void* handle) {
-    auto object = find(handle);
     const std::lock_guard lock(mutex_);
-    objects_.erase(handle);
+    const auto found = entry(handle);
+    auto object = std::move(found->second);
+    objects_.erase(found);
     return object;
+  }
+  /// Takes the object out until give(): meanwhile calls with this handle fail with SMEM_RESOURCE_IN_USE.
+  std::shared_ptr<T> take(void* handle) {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(entry(handle)->second, nullptr);
+  }
+  /// Another object for the handle; null: the handle ends. No effect if all handles have ended meanwhile.
+  void give(void* handle, std::shared_ptr<T> object) {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(handle);
+    if (found == objects_.end()) return;
+    found->second = std::move(object);
+    if (found->second == nullptr) objects_.erase(found);
   }
   template <typename Predicate> bool any(Predicate&& matches) {
     const std::lock_guard lock(mutex_);
     for (const auto& [handle, object] : objects_)
-      if (matches(*object)) return true;
+      if (object != nullptr && matches(*object)) return true;
     return false;
   }
   std::map<void*, std::shared_ptr<T>> remove_all() {
@@ -110,8 +122,15 @@ template <typename T> class Handles {
   }
 
  private:
+  typename std::map<void*, std::shared_ptr<T>>::iterator entry(void* handle) {
+    const auto found = objects_.find(handle);
+    if (found == objects_.end()) throw Failure(SMEM_INVALID_PARAM, "the handle is null, or was destroyed");
+    if (found->second == nullptr) throw Failure(SMEM_RESOURCE_IN_USE, "another thread extends this object");
+    return found;
+  }
+
   std::mutex mutex_;
-  std::map<void*, std::shared_ptr<T>> objects_;
+  std::map<void*, std::shared_ptr<T>> objects_;  // null: taken
 };
 
 /// A part of a pool: whole blocks, as the original's.

@@ -20,7 +20,6 @@ RELEASE = "1.3.0"
 REASONS = (
     ("smem_acc_http_*", "an HTTP server, which has nothing to do with memory"),
     ("smem_acc_*", "messages between any programs: here hmc::Pool::call, hmc::Store, or a library for messages"),
-    ("smem_bm_extend_local_mem", "a part has one size from join to leave: leave, and join a pool of another size"),
     ("smem_config_store_set_backend_op", "a store has its values in memory; it has no reg:// URLs"),
     ("*_set_extern_alarm", "the numbers of its alarms aren't public; smem_set_extern_logger gets each warning"),
     ("hybm_set_extra_context", "a context is for kernels on an Ascend device"),
@@ -28,6 +27,7 @@ REASONS = (
 )
 # What a reader of the table should know about a function that is served.
 NOTES = {
+    "smem_bm_extend_local_mem": "host parts; the member leaves and joins again meanwhile",
     "smem_bm_set_group_event_handler": "is called; the original's isn't",
     "smem_bm_update_store_url": "for pools that are created afterwards",
     "smem_bm_update_store_server": "for pools that are created afterwards",

@@ -1,6 +1,5 @@
 #include "compat/memfabric/numa.hpp"
 
-#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -38,19 +37,6 @@ void bind_to_node(int descriptor, std::uint64_t bytes, int node) {
   ::munmap(pages, bytes);
   errno = error;
   if (result != 0) fail(fmt::format("mbind to NUMA node {}", node).c_str(), SMEM_INVALID_PARAM);
-}
-
-int allocate_on_node(std::uint64_t bytes, int node) {
-  const int descriptor = ::memfd_create("smem_bm", MFD_CLOEXEC);
-  if (descriptor < 0) fail("memfd_create", SMEM_MALLOC_FAILED);
-  try {
-    if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail("ftruncate", SMEM_MALLOC_FAILED);
-    bind_to_node(descriptor, bytes, node);
-  } catch (...) {
-    ::close(descriptor);
-    throw;
-  }
-  return descriptor;
 }
 
 }  // namespace hmc::memfabric

@@ -47,6 +47,10 @@ SMEM_API smem_bm_t smem_bm_create2(uint32_t id, const smem_bm_create_option_t* o
 SMEM_API void smem_bm_destroy(smem_bm_t handle);
 /* Afterwards no member starts a copy to this member's memory. */
 SMEM_API int32_t smem_bm_leave(smem_bm_t handle, uint32_t flags);
+/* `size` more bytes, a multiple of 2 MiB, for this process's host part, up to maxDramSize. For pools without device
+ * parts (maxHbmSize is 0). The contents remain. A member leaves and joins again meanwhile: copies of others to it fail
+ * with SMEM_ERROR, and calls of other threads with this handle with SMEM_RESOURCE_IN_USE. Not in an event handler. */
+SMEM_API int32_t smem_bm_extend_local_mem(smem_bm_t handle, smem_bm_mem_type memType, uint64_t size);
 /* Calls `cb` for each join and leave of another member while this process is a member; a death is a leave. It runs on a
  * thread of the pool, one call at a time, and must not destroy the pool. Null: no more calls. */
 SMEM_API int32_t smem_bm_set_group_event_handler(smem_bm_t handle, smem_bm_group_event_cb cb, void* context);

@@ -105,6 +105,7 @@ def _declare():
         "smem_bm_get_local_mem_size": (c_uint64, handle),
         "smem_bm_ptr": (address, handle, c_uint16),
         "smem_bm_leave": (c_int32, handle, c_uint32),
+        "smem_bm_extend_local_mem": (c_int32, handle, c_uint32, c_uint64),
         "smem_bm_set_group_event_handler": (c_int32, handle, GroupEvent, c_void_p),
         "smem_bm_get_local_mem_size_by_mem_type": (c_uint64, handle, c_uint32),
         "smem_bm_ptr_by_mem_type": (address, handle, c_uint32, c_uint16),

@@ -123,6 +123,10 @@ class BigMemory:
     def leave(self, flags=0):
         return _l.lib.smem_bm_leave(self._handle, flags)
 
+    def extend_local_mem(self, mem_type=BmMemType.HOST, size=0):
+        """`size` more bytes of this process's host part, up to max_dram_size. A member leaves and joins again."""
+        return _l.lib.smem_bm_extend_local_mem(self._handle, mem_type, size)
+
     def set_group_event_handler(self, handler):
         """handler(rank, BmGroupEvent) is called for each join and leave of another member. None: no more calls."""
         function = _l.GroupEvent()

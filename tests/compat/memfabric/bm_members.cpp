@@ -160,6 +160,55 @@ HMC_SPMD_TEST(BmMembers, handler_gets_joins_and_leaves_of_other_members) {
   barrier(me);
 }
 
+HMC_SPMD_TEST(BmMembers, extended_part_keeps_its_contents) {
+  BmProcess process(me);
+  auto option = parts(2 * MiB, 0);
+  option.maxDramSize = 8 * MiB;
+  if (me.rank == 0) option.flags = SMEM_BM_FLAG_DRAM_BEST_EFFORT;  // no effect
+  const BmPool pool(me, option);
+  const auto extend = [&](smem_bm_mem_type type, std::uint64_t bytes) {
+    return smem_bm_extend_local_mem(pool.handle(), type, bytes);
+  };
+  HMC_CHECK_EQ(extend(device, 2 * MiB), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(extend(host, MiB), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(extend(host, 0), SMEM_INVALID_PARAM);
+  HMC_CHECK_EQ(extend(host, 8 * MiB), SMEM_INVALID_PARAM);
+  const auto data = pattern(me.rank, 1, 2 * MiB);
+  std::byte* const to = pool.address(me.next(), host);
+  SMEM_CHECK(smem_bm_register_user_mem(pool.handle(), reinterpret_cast<std::uint64_t>(data.data()), data.size()));
+  SMEM_CHECK(pool.copy(to, data.data(), data.size(), SMEMB_COPY_H2GH));
+  HMC_CHECK_EQ(pool.copy(to + 2 * MiB, data.data(), 1, SMEMB_COPY_H2GH), SMEM_INVALID_PARAM);
+  barrier(me);
+  SMEM_CHECK(extend(host, 4 * MiB));
+  HMC_CHECK_EQ(smem_bm_get_local_mem_size_by_mem_type(pool.handle(), host), 6 * MiB);
+  barrier(me);
+  HMC_CHECK_EQ(pool.address(me.next(), host), to);
+  SMEM_CHECK(pool.copy(to + 2 * MiB, data.data(), data.size(), SMEMB_COPY_H2GH));
+  SMEM_CHECK(pool.copy(to + 6 * MiB - 5, data.data(), 5, SMEMB_COPY_H2GH));
+  HMC_CHECK_EQ(pool.copy(to + 6 * MiB - 5, data.data(), 6, SMEMB_COPY_H2GH), SMEM_INVALID_PARAM);
+  barrier(me);
+  for (const std::uint64_t offset : {std::uint64_t{0}, 2 * MiB})
+    HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(pool.own(host, offset, 2 * MiB)));
+  barrier(me);
+  // A part that had no bytes, of a process that isn't a member.
+  option.localDRAMSize = 0;
+  const smem_bm_t empty = smem_bm_create2(1, &option);
+  SMEM_CHECK(smem_bm_extend_local_mem(empty, host, 8 * MiB));
+  SMEM_CHECK(smem_bm_join(empty, 0));
+  HMC_CHECK_EQ(smem_bm_extend_local_mem(empty, host, 2 * MiB), SMEM_INVALID_PARAM);
+  barrier(me);
+  smem_copy_params params{data.data(), smem_bm_ptr_by_mem_type(empty, host, static_cast<std::uint16_t>(me.next())), 64,
+                          nullptr};
+  SMEM_CHECK(smem_bm_copy(empty, &params, SMEMB_COPY_H2GH, 0));
+  barrier(me);
+  smem_bm_destroy(empty);
+  auto with_devices = parts(2 * MiB, 2 * MiB);
+  with_devices.maxDramSize = 4 * MiB;
+  const BmPool other(me, with_devices, 2);
+  HMC_CHECK_EQ(smem_bm_extend_local_mem(other.handle(), host, 2 * MiB), SMEM_INVALID_PARAM);
+  barrier(me);
+}
+
 HMC_SPMD_TEST(BmMembers, addresses_of_this_process_are_loaded_from) {
   BmProcess process(me);
   const BmPool pool(me, parts());
