@@ -159,7 +159,7 @@ def test_memfabric_names_of_the_first_release():
     assert mf_smem.bm.BmCopyType is bm.BmCopyType and first.ShmConfig is shm.ShmConfig and bm.BmDataOpType.ROCE == 2
     assert mf_smem.initialize() == 0 and mf_smem.set_log_level(2) == 0
     config = mf_smem.bm.BmConfig()
-    config.rank_id, config.hcom_url = 0, "tcp://127.0.0.1:10005"
+    config.rank_id, config.hcom_url, config.flags = 0, "tcp://127.0.0.1:10005", 2
     assert config.hcom_url == "tcp://127.0.0.1:10005"
     assert mf_smem.bm.initialize(free_url(), 1, 0, config) == 0 and mf_smem.bm.bm_rank_id() == 0
     pool = mf_smem.bm.create(id=0, local_dram_size=0, local_hbm_size=2 * MiB)

@@ -380,6 +380,7 @@ TEST(Ranks, rank_of_the_program_is_used_without_auto_ranking) {
   ASSERT_EQ(server.result(), SMEM_OK);
   smem_bm_config_t config = bm_config();
   config.rankId = 2;
+  config.flags = 2;  // for the original's devices
   ASSERT_EQ(smem_bm_init(url.c_str(), 4, 0, &config), SMEM_OK) << smem_get_last_err_msg();
   EXPECT_EQ(smem_bm_get_rank_id(), 2U);
   smem_uninit();
