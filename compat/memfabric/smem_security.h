@@ -33,12 +33,12 @@ SMEM_API int32_t smem_set_config_store_tls_key(const char* tls_pk, const uint32_
 #include <string>
 
 /* The first release's form. */
-typedef struct {
+struct smem_tls_option {
   bool enableTls = false;
   std::string tlsTopPath, tlsCert, tlsCrlPath, tlsCaPath;
   std::set<std::string> tlsCaFile, tlsCrlFile;
   std::string tlsPk, tlsPkPwd, kmcKsfMaster, kmcKsfStandby, packagePath;
-} smem_tls_option;
+};
 /* Fails if TLS is enabled with a path; without one, as smem_set_conf_store_tls(true, "", 0). */
 inline int32_t smem_set_ssl_option(const smem_tls_option* tlsOption) {
   if (tlsOption == nullptr) return -2000; /* SMEM_INVALID_PARAM */
