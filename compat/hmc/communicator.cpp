@@ -91,9 +91,12 @@ template <typename Wait> Status Communicator::Core::wait_in_each(Wait&& wait) co
 status_t Communicator::Core::report(const char* operation, Code code, std::string_view what) noexcept {
   const status_t status = to_status(code);
   try {
-    // The caller expects these two in normal operation, except that a server is missing.
+    // An Error's text begins with its operation. The caller expects these two in normal operation, except that a server
+    // is missing.
     const bool expected =
         status == status_t::NOT_FOUND || (status == status_t::TIMEOUT && std::string_view(operation) != "connectTo");
+    const std::string prefix = fmt::format("{}: ", operation);
+    if (what.starts_with(prefix)) what.remove_prefix(prefix.size());
     if (expected)
       log.info("{}: {}", operation, what);
     else

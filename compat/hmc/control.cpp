@@ -347,6 +347,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
       why = error.detail().message;
       code = error.code();
       if (code != Code::timeout) break;
+      why = why.substr(why.rfind(": ") + 2);  // without the name of the store
     }
   } while (!limit.expired() && !base::is_interrupted());
   throw Error(code, "control",
