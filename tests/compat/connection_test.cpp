@@ -1,6 +1,8 @@
 // Connections: identities, two sides that connect at once, peers that end, servers that close.
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -203,11 +205,14 @@ INSTANTIATE_TEST_SUITE_P(, Connection, ::testing::ValuesIn(tested_wires()), wire
 TEST(ConnectionTwice, has_no_effect_also_after_the_server_has_closed) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "60");
   Side server(4096), client(4096);
-  const std::uint16_t port = Side::next_port();
+  server.serve();
+  const std::uint16_t port = server.port;
   Communicator::CtrlLink link;
   link.ip = loopback;
-  link.port = Side::next_port();
-  ASSERT_EQ(server.communicator->initServer(loopback, port, link.port, "", conn_type()), SUCCESS);
+  int tries = 0;
+  do {
+    link.port = Side::next_port();
+  } while (server.communicator->initCtrlServer(loopback, link.port) != SUCCESS && ++tries < 200);
   ASSERT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, conn_type()), SUCCESS);
   ASSERT_EQ(server.communicator->closeServer(), SUCCESS);
   EXPECT_EQ(client.communicator->connectTo(0, 1, loopback, port, link, conn_type()), SUCCESS);
@@ -218,9 +223,26 @@ TEST(ConnectionTwice, has_no_effect_also_after_the_server_has_closed) {
   EXPECT_EQ(server.communicator->closeCtrl(), SUCCESS);
 }
 
+/// A port of loopback that refuses connections while this object lives.
+struct RefusingPort {
+  RefusingPort() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* const generic = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::bind(socket.get(), generic, length), 0);
+    EXPECT_EQ(::getsockname(socket.get(), generic, &length), 0);
+    number = ntohs(address.sin_port);
+  }
+  base::UniqueFd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::uint16_t number = 0;
+};
+
 TEST(ConnectionToNobody, is_reported_with_the_address_while_it_waits_and_when_it_has_failed) {
   ScopedEnv timeout("HMC_TIMEOUT_S", "1.5");
-  const std::uint16_t data_port = Side::next_port(), control_port = Side::next_port();
+  const RefusingPort refuses_data, refuses_control;
+  const std::uint16_t data_port = refuses_data.number, control_port = refuses_control.number;
   Side client(4096);
   testing::internal::CaptureStderr();
   auto by_ids = std::async(std::launch::async, [&] {
