@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 namespace hmc::memfabric {
@@ -108,7 +109,11 @@ TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout time
   options.host_bytes = slots_.size() * slot_bytes;
   pool_ = Pool::create(store_, options);
   pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
+  pool_.on_change([this](const PoolChange& change) {
+    if (!change.joined) report_down(change.rank, change.version);
+  });
   pool_.join(timeout_);
+  announce();
   store_.set(key_of(name_), std::to_string(pool_.rank()));
 }
 
@@ -173,48 +178,52 @@ std::string TransferEngine::ask(int rank, const std::string& request) {
 }
 
 void TransferEngine::on_peer_down(smem_trans_peer_down_callback_t callback, void* user_data) {
+  const std::lock_guard lock(names_mutex_);
+  peer_down_ = callback;
+  peer_down_data_ = user_data;
+}
+
+void TransferEngine::announce() {
+  std::uint64_t version = 0;
   {
     const std::lock_guard lock(names_mutex_);
-    peer_down_ = callback;
-    peer_down_data_ = user_data;
+    version = version_ = pool_.version();
   }
-  if (callback == nullptr) return pool_.on_change({});
-  pool_.on_change([this](const PoolChange& change) {
-    if (change.rank == pool_.rank()) return;
-    change.joined ? learn_name(change.rank) : report_down(change.rank);
-  });
-  for (const int rank : pool_.members())
-    if (rank != pool_.rank()) learn_name(rank);
+  for (const int rank : pool_.members()) {
+    if (rank == pool_.rank()) continue;
+    try {
+      const std::string answer = ask(rank, encode(Request::name, name_, {}, version));
+      std::uint64_t of_peer = 0;
+      require(answer.size() > sizeof of_peer, "the answer is malformed");
+      std::memcpy(&of_peer, answer.data(), sizeof of_peer);
+      learn_name(rank, of_peer, answer.substr(sizeof of_peer));
+    } catch (const std::exception& error) {
+      log(LogLevel::info, fmt::format("the name of rank {} isn't known: {}", rank, error.what()));
+    }
+  }
 }
 
-/// A name must be known before its peer ends: afterwards nobody could tell it.
-void TransferEngine::learn_name(int rank) {
-  try {
-    std::string name = ask(rank, encode(Request::name, {}, {}, 0));
-    const std::lock_guard lock(names_mutex_);
-    names_[rank] = std::move(name);
-  } catch (const std::exception& error) {
-    log(LogLevel::info, fmt::format("the name of rank {} isn't known: {}", rank, error.what()));
-  }
-  // Its leave may have been reported while the answer was on its way.
-  const std::vector<int> members = pool_.members();
-  if (std::find(members.begin(), members.end(), rank) == members.end()) report_down(rank);
+void TransferEngine::learn_name(int rank, std::uint64_t version, std::string name) {
+  const std::lock_guard lock(names_mutex_);
+  names_[rank][version] = std::move(name);
 }
 
-void TransferEngine::report_down(int rank) {
+void TransferEngine::report_down(int rank, std::uint64_t version) {
   std::string name;
   smem_trans_peer_down_callback_t callback = nullptr;
   void* user_data = nullptr;
   {
     const std::lock_guard lock(names_mutex_);
-    const auto known = names_.find(rank);
-    if (known == names_.end() || peer_down_ == nullptr) return;
-    name = std::move(known->second);
-    names_.erase(known);
+    // The next holder of the rank may have announced itself already, with a later version.
+    auto& names = names_[rank];
+    const auto end = names.lower_bound(version);
+    if (end == names.begin()) return;
+    name = std::prev(end)->second;
+    names.erase(names.begin(), end);
     callback = peer_down_;
     user_data = peer_down_data_;
   }
-  callback(name.c_str(), user_data);
+  if (callback != nullptr) callback(name.c_str(), user_data);
 }
 
 std::string TransferEngine::serve(int from, std::string_view request) {
@@ -222,7 +231,11 @@ std::string TransferEngine::serve(int from, std::string_view request) {
   std::string text;
   try {
     const Decoded asked = decode(request);
-    if (asked.kind == Request::name) return reply_of(SMEM_OK, name_);
+    if (asked.kind == Request::name) {
+      learn_name(from, asked.at, asked.name);
+      const std::lock_guard lock(names_mutex_);
+      return reply_of(SMEM_OK, std::string(reinterpret_cast<const char*>(&version_), sizeof version_) + name_);
+    }
     if (asked.name != name_) throw Failure(SMEM_OBJECT_NOT_EXISTS, fmt::format("this peer is {}", name_));
     memory_.with(asked.pieces, [&] {
       if (asked.kind == Request::check || asked.pieces.empty()) return;

@@ -90,8 +90,10 @@ class TransferEngine {
   std::string serve(int from, std::string_view request);
   /// The text of the answer. Throws the peer's Failure.
   std::string ask(int rank, const std::string& request);
-  void learn_name(int rank);
-  void report_down(int rank);
+  /// Exchanges names with all members, so that each knows this peer before it can end.
+  void announce();
+  void learn_name(int rank, std::uint64_t version, std::string name);
+  void report_down(int rank, std::uint64_t version);
   std::vector<std::size_t> late_slots(int rank);
   void set_slot(std::size_t index, int state);
 
@@ -99,6 +101,12 @@ class TransferEngine {
   std::string name_;
   Timeout timeout_;
   int device_;
+  std::mutex names_mutex_;  // of the next four
+  // By rank, then by a version at which that peer was a member: a rank is another peer's after a leave.
+  std::map<int, std::map<std::uint64_t, std::string>> names_;
+  std::uint64_t version_ = 0;  // of this peer's join, or later
+  smem_trans_peer_down_callback_t peer_down_ = nullptr;
+  void* peer_down_data_ = nullptr;
   Pool pool_;
   RegisteredMemory memory_;
   std::mutex slots_mutex_;
@@ -109,10 +117,6 @@ class TransferEngine {
   std::array<int, 4> slots_{slot_free, slot_free, slot_free, slot_free};
   std::mutex peers_mutex_;
   std::map<std::string, int> peers_;
-  std::mutex names_mutex_;            // of the next three
-  std::map<int, std::string> names_;  // of the members, if there is a callback
-  smem_trans_peer_down_callback_t peer_down_ = nullptr;
-  void* peer_down_data_ = nullptr;
 };
 
 }  // namespace hmc::memfabric
