@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <regex>
 #include <string_view>
 
 #include "compat/memfabric/numa.hpp"
@@ -84,6 +83,12 @@ constexpr std::array<Ends, 8> ends_of = {{
     {true, false, true},    // H2GH
 }};
 
+bool is_tag(std::string_view text) {
+  return !text.empty() && text.size() <= 30 && std::all_of(text.begin(), text.end(), [](char each) {
+    return (each >= 'a' && each <= 'z') || (each >= 'A' && each <= 'Z') || (each >= '0' && each <= '9') || each == '_';
+  });
+}
+
 PoolDirection direction(bool to_pool, bool local_is_device, PoolPart part) {
   const bool device_part = part == PoolPart::device;
   if (to_pool) {
@@ -137,28 +142,27 @@ void HostMemory::extend(std::uint64_t bytes) {
   if (node_ && bytes > 0) bind_to_node(descriptor_, bytes, *node_);
 }
 
-void require_tag(const std::string& tag) {
-  static const std::regex valid("[a-zA-Z0-9_]{1,30}");
-  require(std::regex_match(tag, valid), "a tag has 1 to 30 letters, digits and `_`");
-}
+void require_tag(const std::string& tag) { require(is_tag(tag), "a tag has 1 to 30 letters, digits and `_`"); }
 
+// Without std::regex: its functions would be replaced by those of a program that has the old form of std::string.
 std::string rules_of(const std::string& tag_operations) {
   // The way that is tried first; the pool tries the others if it fails, as the original tries other operations.
-  static const std::map<std::string, std::string> ways = {
+  static const std::map<std::string_view, std::string_view> ways = {
       {"DEVICE_SDMA", "device"}, {"DEVICE_MTE", "shm"},  {"DEVICE_RDMA", "verbs"},
       {"HOST_RDMA", "verbs"},    {"HOST_URMA", "ucx"},   {"HOST_TCP", "tcp"},
       {"HOST_SHM", "shm"},       {"DEVICE_URMA", "ucx"}, {"DEVICE_UBOE", "verbs"}};
-  static const std::regex form("([a-zA-Z0-9_]{1,30}):([A-Z_]{8,12}):([a-zA-Z0-9_]{1,30})");
   std::string rules;
   if (tag_operations.empty()) return rules;
   for (std::string_view rest = tag_operations;;) {
     const std::size_t comma = rest.find(',');
-    const std::string rule(rest.substr(0, comma));
-    std::smatch parts;
-    require(std::regex_match(rule, parts, form), "tagOpInfo isn't tagA:OP:tagB,...");
-    const auto way = ways.find(parts[2]);
+    const std::string_view rule = rest.substr(0, comma);
+    const std::size_t first = rule.find(':'), last = rule.rfind(':');
+    require(first != last && is_tag(rule.substr(0, first)) && is_tag(rule.substr(last + 1)),
+            "tagOpInfo isn't tagA:OP:tagB,...");
+    const auto way = ways.find(rule.substr(first + 1, last - first - 1));
     require(way != ways.end(), "tagOpInfo: the operation is unknown");
-    rules += fmt::format("{}{}:{}:{}", rules.empty() ? "" : ",", parts[1].str(), way->second, parts[3].str());
+    rules +=
+        fmt::format("{}{}:{}:{}", rules.empty() ? "" : ",", rule.substr(0, first), way->second, rule.substr(last + 1));
     if (comma == std::string_view::npos) return rules;
     rest.remove_prefix(comma + 1);
   }
