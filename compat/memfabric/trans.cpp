@@ -55,7 +55,7 @@ Decoded decode(std::string_view text) {
   require(header.pieces <= most_pieces && text.size() == header.pieces * sizeof(OwnerPiece),
           "the request is malformed");
   decoded.pieces.resize(header.pieces);
-  std::memcpy(decoded.pieces.data(), text.data(), text.size());
+  if (!text.empty()) std::memcpy(decoded.pieces.data(), text.data(), text.size());
   return decoded;
 }
 
