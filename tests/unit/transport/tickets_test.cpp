@@ -8,7 +8,8 @@
 namespace {
 thread_local bool memory_is_out = false;
 }
-// Replaces operator new in this program, so that a test can let allocations fail.
+// Replaces operator new in this program, so that a test can let allocations fail. Never inlined: g++ would see a free()
+// of what the other operator returned.
 void* operator new(std::size_t bytes) {
   void* const memory = memory_is_out ? nullptr : std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
@@ -17,8 +18,8 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return memory_is_out ? nullptr : std::malloc(bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace hmc::transport::am {
 namespace {
