@@ -9,7 +9,7 @@ function(bench_program folder name source)
   set_target_properties(${folder}_${name} PROPERTIES OUTPUT_NAME ${name}
                         RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/bench/${folder})
   target_include_directories(${folder}_${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  target_link_libraries(${folder}_${name} PRIVATE hmc_warnings ${C_LIBRARIES})
+  target_link_libraries(${folder}_${name} PRIVATE hmc_warnings hmc_sanitizer ${C_LIBRARIES})
   if(NOT TARGET ${folder})
     add_custom_target(${folder})
   endif()
