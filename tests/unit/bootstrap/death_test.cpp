@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 
@@ -157,12 +158,21 @@ struct Servers {
       events.on_rank_lost = [this](int rank, std::string_view) {
         const std::lock_guard lock(mutex);
         lost.push_back(rank);
+        changed.notify_all();
       };
       agents.push_back(
           NodeAgent::start(secret, address, fmt::format("{}", node), shape.size, std::move(events), soon()));
     }
   }
+  /// The first lost ranks that an agent has reported. The other ranks may know of them earlier.
+  std::vector<int> await_loss() {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds(20), [this] { return !lost.empty(); });
+    return lost;
+  }
+
   std::mutex mutex;
+  std::condition_variable changed;
   std::vector<int> lost;
   StoreServer store;
   std::vector<std::unique_ptr<NodeAgent>> agents;
@@ -178,8 +188,7 @@ TEST(RankDeath, death_of_a_launched_rank_is_detected_by_its_socket) {
     Servers servers(shape, address, secret);
     processes.wait_until_ready(4);
     const auto delay = processes.kill_and_wait(1, 4);
-    const std::lock_guard lock(servers.mutex);
-    EXPECT_EQ(servers.lost, std::vector<int>{1});
+    EXPECT_EQ(servers.await_loss(), std::vector<int>{1});
     return delay;
   });
 }
