@@ -12,7 +12,7 @@ namespace hmc::memory {
 
 namespace {
 
-/// AddressSanitizer keeps locals on the heap to detect use after return.
+/// AddressSanitizer keeps some locals on the heap, to detect use after return.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool locals_are_on_the_stack = false;
 #else
@@ -98,7 +98,9 @@ TEST(Classification, addresses_above_a_fiber_stack_are_unknown) {
     ASSERT_EQ(::swapcontext(&fiber_caller, &fiber), 0);
     EXPECT_FALSE(fiber_answer);
   }
-  EXPECT_EQ(on_this_stack(&above_all), locals_are_on_the_stack);
+  if (locals_are_on_the_stack) {
+    EXPECT_TRUE(on_this_stack(&above_all));
+  }
 }
 
 // An address is freed and reused by the user for another kind of memory: the cached answer must have been removed.
