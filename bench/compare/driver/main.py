@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from . import contestants, launch, machine, overlap, peers, plan, programs, report, results, rounds, text, waiting
+from . import contestants, launch, machine, overlap, peers, plan, programs, report, results, rounds, text, uhm, waiting
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
@@ -45,7 +45,8 @@ APART = {
 
 def options_of(words):
     parser = argparse.ArgumentParser(
-        prog="./dev bench", description="HMC, Open MPI, MPICH, Gloo and bare loops, interleaved in one run.")
+        prog="./dev bench", description="HMC, Open MPI, MPICH, Gloo and bare loops, interleaved in one run.",
+        epilog="--waiting, --overlap, --uhm: other loops, each with its own --help.")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="few sizes and rounds: under 3 minutes on two cores")
     length.add_argument("--smoke", action="store_true", help="a few seconds: a test of the programs; its numbers aren't meaningful")
@@ -176,6 +177,8 @@ def main(words):
         return waiting.main([word for word in words if word != "--waiting"], os.path.join(ROOT, "build"))
     if "--overlap" in words:
         return overlap.main([word for word in words if word != "--overlap"], os.path.join(ROOT, "build"))
+    if "--uhm" in words:
+        return uhm.main([word for word in words if word != "--uhm"], os.path.join(ROOT, "build"))
     options = options_of(words)
     if options.install_peers:
         peers.install_all(options.build, lambda line: print(f"bench: {line}", file=sys.stderr))

@@ -1,6 +1,7 @@
 """Charts as SVG text: lines on two logarithmic axes, and dots on one."""
 
 import math
+import re
 from html import escape
 
 WIDTH, PLOT_HEIGHT = 600, 270
@@ -109,7 +110,7 @@ def _spread_bar(x1, y1, x2, y2, color):
     return parts
 
 
-def line_chart(title, series, y_label, x_names, reference=None):
+def line_chart(title, series, y_label, x_names, reference=None, x_label="bytes per rank"):
     """`series`: [{label, style, points: [(x, y, low, high, noisy, tip)]}]; `x_names`: {x: its label}.
     `reference`: a y that is marked by a line."""
     points = [point for one in series for point in one["points"]]
@@ -135,7 +136,7 @@ def line_chart(title, series, y_label, x_names, reference=None):
         parts.append(_text(at_x(x), bottom + 16, x_names[x]))
     parts.append(_line(LEFT, bottom, WIDTH - RIGHT, bottom, INK))
     parts.append(_line(LEFT, TOP, LEFT, bottom, INK))
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 34, "bytes per rank"))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, bottom + 34, x_label))
     parts.append(_text(16, (TOP + bottom) / 2, y_label, "middle", 12, INK,
                        f'transform="rotate(-90 16 {(TOP + bottom) / 2:.1f})"'))
     if reference:
@@ -189,3 +190,13 @@ def dot_chart(title, rows, x_label, reference=None):
         parts.append(_marker(scale.at(row["value"]), y, row["style"], row["noisy"], f"{row['label']}: {row['text']}"))
         parts.append(_text(WIDTH - right + 8, y + 4, row["text"], "start"))
     return _frame(parts, bottom + AXIS, title)
+
+
+def stacked(charts):
+    """One chart above the other, as one document."""
+    top, parts = 0, []
+    for chart in charts:
+        parts.append(chart.replace("<svg ", f'<svg y="{top}" ', 1))
+        top += int(re.search(r'height="(\d+)"', chart).group(1))
+    return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}">',
+                      '<rect width="100%" height="100%" fill="#fff"/>', *parts, "</svg>", ""])

@@ -121,7 +121,7 @@ def omissions(results):
             for (label, title, why), cells in found.items()]
 
 
-def _aligned(header, lines):
+def aligned(header, lines):
     lines = [header] + lines
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "\n".join("  ".join(cell.ljust(widths[i]) if i == 0 else cell.rjust(widths[i])
@@ -141,9 +141,9 @@ def whole(results):
             f"the CPUs' time that others used, if above {stats.LOADED_ABOVE * 100:.0f} %.", ""]
     if results.get("programs"):
         for heading, header, lines in programs.tables(results["programs"], SHORT, time_name, ratio_name):
-            text += [f"# Programs: {heading}", _aligned(header, lines), ""]
+            text += [f"# Programs: {heading}", aligned(header, lines), ""]
     for heading, header, lines in tables(results):
-        text += [f"# {heading}", _aligned(header, lines), ""]
+        text += [f"# {heading}", aligned(header, lines), ""]
     text.append("# Contestants")
     for one in results["contestants"]:
         text.append(f"#   {one['label']}: {one['absent'] or one['version'] or 'not run'}")
