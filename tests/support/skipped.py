@@ -4,6 +4,8 @@ import re
 import sys
 import xml.etree.ElementTree
 
+from junit import outcome_of
+
 
 def reason_of(output):
     """The reasons printed by SPMD programs, GoogleTest and the entries of OptionalTests.cmake."""
@@ -16,7 +18,7 @@ def reason_of(output):
 
 tests = {}
 for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase"):
-    if case.find("skipped") is not None and case.get("status") == "notrun":
+    if outcome_of(case) == "skipped" and case.get("status") != "disabled":
         tests.setdefault(reason_of(case.findtext("system-out", "")), []).append(case.get("name"))
 for reason, names in sorted(tests.items()):
     print(f"skipped: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}")

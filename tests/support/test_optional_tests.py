@@ -114,7 +114,8 @@ class Summary(unittest.TestCase):
     def test_many_tests_of_one_reason_are_counted(self):
         with tempfile.TemporaryDirectory() as folder:
             results = Path(folder, "results.xml")
-            case = '<testcase name="t{}" status="notrun"><skipped/><system-out>missing: no tool</system-out></testcase>'
+            case = ('<testcase name="t{}" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>'
+                    '<system-out>missing: no tool</system-out></testcase>')
             results.write_text(f"<testsuite>{''.join(case.format(i) for i in range(5))}</testsuite>", encoding="utf-8")
             self.assertEqual(skipped(results), ["skipped: t0, t1, t2 and 2 more: no tool"])
 
