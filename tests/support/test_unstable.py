@@ -1,5 +1,6 @@
 """unstable.py: an entry that fails once is unstable, one that fails again has failed, and a third unstable entry is too much."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,10 @@ PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(unstable NONE)
 enable_testing()
 add_test(NAME passes COMMAND ${CMAKE_COMMAND} -E true)
+add_test(NAME absent COMMAND ${CMAKE_BINARY_DIR}/program)
+add_test(NAME skipped COMMAND sh -c "exit 77")
+add_test(NAME skipped_again COMMAND sh -c "test -f again && exit 77; echo run >again; false")
+set_tests_properties(skipped skipped_again PROPERTIES SKIP_RETURN_CODE 77)
 add_test(NAME axb COMMAND sh -c "echo run >>other_runs; false")
 foreach(entry a.b:1 always:9 third_run:2 one:1 two:1)
   string(REPLACE ":" ";" entry ${entry})
@@ -20,6 +25,10 @@ foreach(entry a.b:1 always:9 third_run:2 one:1 two:1)
   list(GET entry 1 failures)
   add_test(NAME ${name} COMMAND sh -c "echo run >>${name}_runs; echo output of ${name}; test $(wc -l <${name}_runs) -gt ${failures}")
 endforeach()
+"""
+# A ./dev whose tests don't reach ctest, because a build fails.
+DEV = """#!/bin/sh
+[ "$1" != test ] || { echo "the build fails"; exit 1; }
 """
 
 
@@ -76,9 +85,47 @@ class Unstable(unittest.TestCase):
         self.assertEqual(both.returncode, 1)
         self.assertEqual(both.stdout.splitlines()[-1], "entries: 4 passed, 0 failed, 0 skipped")
 
+    def test_an_entry_without_its_program_has_failed(self):
+        self.ctest("one", "absent", "skipped")
+        self.assertEqual(self.rerun().returncode, 1)
+        total = self.unstable("total", self.results)
+        self.assertEqual(total.returncode, 1)
+        self.assertIn("failed: absent\n", total.stdout)
+        self.assertEqual(total.stdout.splitlines()[-1], "entries: 1 passed, 1 failed, 1 skipped")
+        skipped = subprocess.run([sys.executable, SUPPORT / "skipped.py", self.results], capture_output=True, text=True, check=True)
+        self.assertEqual(skipped.stdout, "skipped: skipped: it gives no reason\n")
+
+    def test_an_entry_that_is_skipped_when_it_runs_again_has_failed(self):
+        self.ctest("skipped_again")
+        again = self.rerun()
+        self.assertEqual(again.returncode, 1, again.stdout)
+        self.assertEqual(self.unstable("total", self.results).returncode, 1)
+
     def test_a_run_without_a_failed_entry_failed_for_another_reason(self):
         self.ctest("passes")
         self.assertEqual(self.rerun().returncode, 1)
+
+    def test_a_build_that_fails_runs_no_entries_of_an_earlier_run_again(self):
+        self.ctest("one")
+        root = self.tree / "project"
+        shutil.copytree(SUPPORT, root / "tests/support")
+        (root / ".ci").mkdir()
+        shutil.copy(SUPPORT.parents[1] / ".ci/run", root / ".ci/run")
+        for build in ("build", "build-asan", "build-tsan"):
+            (root / build).mkdir()
+            shutil.copy(self.results, root / build / "tests.xml")
+        programs = root / "build/bin"
+        programs.mkdir()
+        for file, text in ((root / "dev", DEV), (programs / "hmc-verify", "#!/bin/sh\n"),
+                           (programs / "ctest", f"#!/bin/sh\nshift 2; exec {CTEST} --test-dir {self.tree} \"$@\"\n")):
+            file.write_text(text)
+            file.chmod(0o755)
+        ci = subprocess.run([root / ".ci/run"], env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}, capture_output=True,
+                            text=True, check=False)
+        self.assertEqual(ci.returncode, 1, ci.stdout)
+        for step in ("test", "asan", "tsan"):
+            self.assertRegex(ci.stdout, rf"FAILED +{step} ")
+        self.assertNotIn("unstable", ci.stdout)
 
 
 if __name__ == "__main__":
