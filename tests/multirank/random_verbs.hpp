@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <random>
 #include <string>
 #include <utility>
@@ -32,10 +33,14 @@ class RandomVerbs {
         common_(seed) {}
 
   /// Collective: every rank performs `verbs` verbs; then the owners verify the bytes. `number` differs in each call.
-  void epoch(std::uint64_t number, std::uint64_t verbs) {
+  /// `before_verb`, if given, is called before each verb of this rank.
+  void epoch(std::uint64_t number, std::uint64_t verbs, const std::function<void()>& before_verb = {}) {
     reshape();
     ActionMaker mine(seed_, team_.rank(), team_.size(), number);
-    for (std::uint64_t i = 0; i < verbs; ++i) perform(mine.next(blocks_));
+    for (std::uint64_t i = 0; i < verbs; ++i) {
+      if (before_verb) before_verb();
+      perform(mine.next(blocks_));
+    }
     finish_all();
     team_.barrier();
     for (int rank = 0; rank < team_.size(); ++rank) {

@@ -1,7 +1,9 @@
 // A random program from a seed: verbs, collectives, teams and windows. Every rank verifies its bytes. soak.py runs it.
 //   --seed N, --set steps=N
-//   --set victim=R        rank R fails in a step that the seed chooses, so that a seed replays its failure:
-//   --set how=kill|exit|stop|disconnect    SIGKILL; exit code 3; SIGSTOP for some time; one TCP connection is closed
+//   --set victim=R        rank R fails in a step and between two calls that the seed chooses, so that a seed replays
+//   its failure. It prints "rank R fails in step N" first.
+//   --set how=kill|exit|stop|disconnect    SIGKILL; exit code 3; SIGSTOP for some time; one TCP connection is closed,
+//   later if there is none yet. Connections have no order: a seed doesn't choose the same one again.
 //   --set recover=1       on an error the ranks leave out those that died (shrink) and run another program; needs
 //   hmcrun --keep-going. They print "recovered SIZE".
 // On an error a rank prints "rank R code CODE peer P: TEXT" and exits with 0. Without an error it exits with 0, too.
@@ -48,59 +50,70 @@ struct TeamState {
   std::vector<std::unique_ptr<RandomVerbs>> windows;
 };
 
-/// Closes one TCP connection of this process, if it has any.
-void disconnect_one(std::uint64_t random) {
+/// Closes one TCP connection of this process. False: it has none.
+bool disconnect_one(std::uint64_t random) {
   std::vector<int> found;
   for (int fd = 3; fd < 1024; ++fd) {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.ss_family == AF_INET)
+    // Accepted connections are AF_INET6 with an IPv4 peer, too.
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 &&
+        (peer.ss_family == AF_INET || peer.ss_family == AF_INET6))
       found.push_back(fd);
   }
-  if (!found.empty()) ::shutdown(found[random % found.size()], SHUT_RDWR);
+  return !found.empty() && ::shutdown(found[random % found.size()], SHUT_RDWR) == 0;
 }
 
-/// The failure of a run's victim: in which step of the two programs it comes, and how long after the step's beginning,
-/// so that it also comes in the middle of a call.
+/// Stops this process, all its threads, and returns after it continues.
+void stop_for(std::chrono::microseconds pause) {
+  const pid_t self = ::getpid(), child = ::fork();
+  if (child == 0) {
+    ::kill(self, SIGSTOP);
+    ::usleep(static_cast<useconds_t>(pause.count()));
+    ::kill(self, SIGCONT);
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+/// The failure of a run's victim: in which step of the two programs it comes, and before which call of this step. A
+/// step with fewer calls fails at its end.
 class Failure {
  public:
   Failure() = default;
-  Failure(std::string how, std::uint64_t seed, std::uint64_t steps) : how_(std::move(how)) {
+  Failure(int rank, std::string how, std::uint64_t seed, std::uint64_t steps) : rank_(rank), how_(std::move(how)) {
     std::mt19937_64 random(seed ^ 0x5eed);
-    countdown_ = 1 + random() % steps;
-    delay_ = std::chrono::microseconds(random() % 3 == 0 ? 0 : random() % 2000);
+    failing_step_ = 1 + random() % steps;
+    calls_ = random() % 3 == 0 ? 0 : random() % 30;
     pause_ = std::chrono::milliseconds(random() % 300);
     choice_ = random();
   }
 
-  /// A step begins.
-  void step() {
-    if (how_.empty() || countdown_ == 0 || --countdown_ > 0) return;
-    if (delay_.count() == 0) return act();
-    std::thread([failure = *this] {
-      std::this_thread::sleep_for(failure.delay_);
-      failure.act();
-    }).detach();
+  void begin_step() {
+    ++step_;
+    before_call();
+  }
+  void before_call() {
+    if (step_ == failing_step_ && calls_-- == 0) act();
+  }
+  void end_step() {
+    if (step_ >= failing_step_) act();
   }
 
  private:
-  void act() const {
+  void act() {
+    if (how_.empty() || (how_ == "disconnect" && !disconnect_one(choice_))) return;
+    std::printf("rank %d fails in step %llu\n", rank_, static_cast<unsigned long long>(step_));
+    std::fflush(nullptr);
     if (how_ == "kill") ::kill(::getpid(), SIGKILL);
     if (how_ == "exit") std::_Exit(3);
-    if (how_ == "disconnect") disconnect_one(choice_);
-    if (how_ != "stop") return;
-    const pid_t self = ::getpid();
-    if (::fork() == 0) {
-      ::kill(self, SIGSTOP);
-      ::usleep(static_cast<useconds_t>(std::chrono::microseconds(pause_).count()));
-      ::kill(self, SIGCONT);
-      ::_exit(0);
-    }
+    if (how_ == "stop") stop_for(pause_);
+    how_.clear();
   }
 
-  std::string how_;
-  std::uint64_t countdown_ = 0;
-  std::chrono::microseconds delay_{};
+  int rank_ = -1;
+  std::string how_;  // empty: nothing is left to do
+  std::uint64_t step_ = 0, failing_step_ = 0, calls_ = 0;
   std::chrono::milliseconds pause_{};
   std::uint64_t choice_ = 0;
 };
@@ -121,8 +134,9 @@ class RandomProgram {
     for (step_ = 0; step_ < steps; ++step_) {
       // A rank that enters late, or leaves the previous call late.
       if (own_() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own_() % 2000));
-      failure_.step();
+      failure_.begin_step();
       step();
+      failure_.end_step();
     }
     while (!teams_.empty()) close_team(teams_.size() - 1);
   }
@@ -192,10 +206,15 @@ class RandomProgram {
   void verbs(TeamState& state, std::size_t which) {
     if (state.windows.empty()) return;
     RandomVerbs* const window = state.windows[which % state.windows.size()].get();
-    if (window != nullptr) window->epoch(step_, 1 + which * 20);
+    if (window != nullptr) window->epoch(step_, 1 + which * 20, [this] { failure_.before_call(); });
   }
 
   // ---- collectives
+  void wait(Request request) {
+    failure_.before_call();
+    request.wait();
+  }
+
   template <typename Expected>
   void verify(const std::vector<Value>& got, std::size_t count, const char* what, const Expected& expected) {
     for (std::size_t i = 0; i < count; ++i)
@@ -222,14 +241,14 @@ class RandomProgram {
     };
     std::vector<Value> in, out;
     switch (kind) {
-      case 0: return started ? team.ibarrier().wait() : team.barrier();
+      case 0: return started ? wait(team.ibarrier()) : team.barrier();
       case 1:
         in = fill(count), out.resize(count);
-        started ? team.iallreduce(in, out, hmc::sum).wait() : team.allreduce(in, out, hmc::sum);
+        started ? wait(team.iallreduce(in, out, hmc::sum)) : team.allreduce(in, out, hmc::sum);
         return verify(out, count, "allreduce", [&](std::size_t i) { return sum_to(size, i); });
       case 2:
         out = fill(count);
-        started ? team.ibroadcast(out.data(), count * sizeof(Value), root).wait()
+        started ? wait(team.ibroadcast(out.data(), count * sizeof(Value), root))
                 : team.broadcast(out.data(), count * sizeof(Value), root);
         return verify(out, count, "broadcast", [&](std::size_t i) { return contribution(call, root, i); });
       case 3:
@@ -248,18 +267,18 @@ class RandomProgram {
         return;
       case 6:
         in = fill(block), out.resize(block * ranks);
-        started ? team.iallgather(in, out).wait() : team.allgather(in, out);
+        started ? wait(team.iallgather(in, out)) : team.allgather(in, out);
         return verify(out, block * ranks, "allgather",
                       [&](std::size_t i) { return contribution(call, static_cast<int>(i / block), i % block); });
       case 7:
         in = fill(block * ranks), out.resize(block * ranks);
-        started ? team.ialltoall(in, out).wait() : team.alltoall(in, out);
+        started ? wait(team.ialltoall(in, out)) : team.alltoall(in, out);
         return verify(out, block * ranks, "alltoall", [&](std::size_t i) {
           return contribution(call, static_cast<int>(i / block), static_cast<std::size_t>(rank) * block + i % block);
         });
       case 8:
         in = fill(block * ranks), out.resize(block);
-        started ? team.ireduce_scatter(in, out, hmc::sum).wait() : team.reduce_scatter(in, out, hmc::sum);
+        started ? wait(team.ireduce_scatter(in, out, hmc::sum)) : team.reduce_scatter(in, out, hmc::sum);
         return verify(out, block, "reduce_scatter",
                       [&](std::size_t i) { return sum_to(size, static_cast<std::size_t>(rank) * block + i); });
       default:
@@ -297,7 +316,8 @@ HMC_SPMD_TEST(Soak, random_program_verifies_its_bytes) {
   const std::string how = me.options.setting("how", "none");
   const std::uint64_t steps = std::stoull(me.options.setting("steps", "400"));
   Failure failure;
-  if (how != "none" && std::stoi(me.options.setting("victim", "0")) == me.rank) failure = Failure(how, seed, 2 * steps);
+  if (how != "none" && std::stoi(me.options.setting("victim", "0")) == me.rank)
+    failure = Failure(me.rank, how, seed, 2 * steps);
   try {
     RandomProgram(*me.runtime, seed, failure).run(steps);
     // The world keeps its connections and its scratch. The same program again needs no more.
@@ -305,6 +325,7 @@ HMC_SPMD_TEST(Soak, random_program_verifies_its_bytes) {
     const std::ptrdiff_t descriptors = open_descriptors();
     RandomProgram(*me.runtime, seed, failure).run(steps);
     HMC_CHECK_EQ(open_descriptors(), descriptors);
+    me.runtime->world().barrier();  // all survivors notice a failure of the last step here
   } catch (const hmc::Error& error) {
     std::printf("rank %d code %s peer %d: %s\n", me.rank, name_of(error.code()), error.peer(), error.what());
     std::fflush(nullptr);

@@ -13,6 +13,7 @@ import sys
 import time
 
 HANG_S = 120  # far above a run's duration on a busy machine
+FAILING = re.compile(r"^rank (\d+) fails in step (\d+)$", re.MULTILINE)
 RESULT = re.compile(r"rank (\d+) code (\w+) peer (-?\d+): (.*)")
 
 
@@ -68,17 +69,21 @@ def run(hmcrun, program, seed):
             wrong.append(f"rank {rank} reports {code} of rank {peer}, and not the death of rank {what['victim']}: {text}")
         if what["how"] == "disconnect" and code != "peer_failed":
             wrong.append(f"rank {rank} reports {code}: {text}")
-    if what["recovers"] and errors:
+    # A run without its failure would prove nothing.
+    failing = FAILING.findall(job.stdout)
+    if [int(rank) for rank, _ in failing] != ([] if what["how"] == "none" else [what["victim"]]):
+        wrong.append(f"rank {what['victim']} should fail once, but these (rank, step) failed: {failing}")
+    what["step"] = failing[0][1] if failing else None
+    if what["recovers"] and (died or errors):
         # If only a connection is lost, all ranks continue.
         sizes = [int(size) for size in re.findall(r"^recovered (\d+)$", job.stdout, re.MULTILINE)]
         left = what["ranks"] - died
         if sizes != [left] * left or job.returncode:
             wrong.append(f"{left} ranks should continue, but these sizes were reported: {sizes}; status {job.returncode}")
         return finish(program, seed, what, job, wrong)
-    # A victim of the last step may close its Runtime before its failure; then the run ends well.
-    if died and job.returncode not in (0, 137 if what["how"] == "kill" else 3):
+    if died and job.returncode != (137 if what["how"] == "kill" else 3):
         wrong.append(f"hmcrun ended with {job.returncode}")
-    if died and job.returncode and len(errors) < what["ranks"] - 1:
+    if died and len(errors) < what["ranks"] - 1:
         what["silent"] = sorted(set(range(what["ranks"])) - set(errors) - {what["victim"]})
     return finish(program, seed, what, job, wrong)
 
@@ -102,7 +107,7 @@ def main():
     else:
         first = int(sys.argv[4]) if len(sys.argv) > 4 else random.SystemRandom().randrange(1 << 40)
         seeds, end = iter(range(first, first + 1_000_000)), time.monotonic() + float(sys.argv[3])
-    count, failures, failed_runs = {}, 0, 0
+    count, failures, failed_runs, replayed = {}, 0, 0, len(sys.argv) > 4 and sys.argv[3] == "--seed"
     for seed in seeds:
         if time.monotonic() > end:
             break
@@ -110,6 +115,12 @@ def main():
         key = (what["how"] + (" and shrink" if what["recovers"] else ""), what["nodes"])
         count[key] = count.get(key, 0) + 1
         failed_runs += status != 0
+        if what["how"] in ("kill", "exit", "stop") and not replayed:
+            replayed = True
+            again, same, _ = run(hmcrun, program, seed)
+            wrong += again
+            if same["step"] != what["step"]:
+                wrong.append(f"it failed in step {what['step']}, and in step {same['step']} when it was replayed")
         for line in wrong:
             print(f"WRONG: seed {seed}: {line}", file=sys.stderr)
         if wrong:
