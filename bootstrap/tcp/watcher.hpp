@@ -18,8 +18,8 @@
 
 namespace hmc::bootstrap {
 
-/// Calls `ready` whenever the descriptor is readable. Ends when `ready` returns false, and at the latest in the
-/// destructor.
+/// Calls `ready` whenever the descriptor is readable. Ends when `ready` returns false, or when a program closes the
+/// Watcher's own descriptor, as a daemon does; at the latest in the destructor.
 class Watcher {
  public:
   template <typename Ready> Watcher(const char* thread_name, int fd, Ready ready) {
