@@ -84,7 +84,7 @@ Status ControlLink::send(const base::Bytes& message, base::Deadline deadline) {
       const std::lock_guard reading(other->mutex);
       if (!other->connection.ended()) waits.push_back({other->connection.fd(), POLLIN, 0});
     }
-    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 &&
+    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), interrupt_poll_ms)) <= 0 &&
         base::is_interrupted())
       return Status::failure(Code::timeout, "the program interrupted the wait");
     for (const auto& other : now_open) {
@@ -138,7 +138,7 @@ Status ControlLink::receive(base::Bytes& message, base::Deadline deadline) {
     }
     if (deadline.expired()) return Status::failure(Code::timeout, "no message has arrived in time");
     // A second connection of the peer may appear meanwhile; its first message is received after this poll.
-    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), longest_poll_ms)) <= 0 &&
+    if (::poll(waits.data(), waits.size(), std::min(deadline.left_ms(), interrupt_poll_ms)) <= 0 &&
         base::is_interrupted())
       return Status::failure(Code::timeout, "the program interrupted the wait");
   }

@@ -21,7 +21,7 @@ constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
   return static_cast<bootstrap::MessageType>(type);
 }
 
-inline constexpr int longest_poll_ms = 50;  ///< then a wait checks for interrupts
+inline constexpr int interrupt_poll_ms = 50;  ///< then a wait checks for interrupts
 
 /// A random number of a process. It shows that two connections belong to the same process.
 using Instance = std::array<std::byte, 16>;
