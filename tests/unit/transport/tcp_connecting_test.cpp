@@ -16,6 +16,10 @@
 #include "runtime/transport/am/tcp/tcp_link.hpp"
 #include "tests/unit/transport/tcp_station.hpp"
 
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
+
 namespace hmc::transport::tcp {
 namespace {
 
@@ -73,15 +77,17 @@ TEST(TcpLink, disconnect_while_waiting_for_a_connect_returns_messages) {
   EXPECT_EQ(higher.failed[0].code, Code::peer_failed);
 }
 
-TEST(TcpLink, refused_connection_reports_the_cause) {
-  base::Bytes address;
-  {
-    const Station gone(1);
-    address = gone.link.address();
-  }
-  Station client(0), to(1);
+/// A port of this machine that nobody listens on.
+Address closed_port() {
+  const Station gone(1);
+  return *decode(gone.link.address());
+}
+
+/// A message of rank `client` to `rank` fails with the cause, long before Patience::whole_ns.
+void expect_refused_at_once(Station& client, int rank, const Address& address) {
+  Station to(rank);
   const auto start = base::Clock::now();
-  if (client.link.connect(1, address).ok()) {
+  if (client.link.connect(rank, encode(address)).ok()) {
     client.say(to, pattern(10, 1));
     ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
     EXPECT_EQ(client.failed[0].code, Code::peer_failed);
@@ -89,6 +95,31 @@ TEST(TcpLink, refused_connection_reports_the_cause) {
     EXPECT_STREQ(client.failed[0].what, "none of its addresses can be reached");
   }
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(TcpLink, refused_connection_reports_the_cause) {
+  Station client(0);
+  expect_refused_at_once(client, 1, closed_port());
+}
+
+// It has waited for the lower rank's connection before, which isn't an attempt that failed.
+TEST(TcpLink, refused_connection_of_the_higher_rank_reports_the_cause) {
+  Station client(1, 2, {.call_ns = 1'000'000});
+  expect_refused_at_once(client, 0, closed_port());
+}
+
+// The machine has answered, so its other addresses aren't tried again.
+TEST(TcpLink, refusal_counts_although_another_address_has_no_route) {
+  const base::Ip here{.bytes_used = 4, .prefix = 8, .bytes = {127, 0, 0, 1}};
+  const base::Ip unreachable{.bytes_used = 4, .prefix = 4, .bytes = {224, 0, 0, 1}};  // TCP has no multicast
+  Address address = closed_port();
+  address.machine = ~address.machine;  // so the listed addresses are tried
+  for (const auto& ips : {std::vector{here, unreachable}, std::vector{unreachable, here}}) {
+    address.ips = ips;
+    Station lower(0), higher(1, 2, {.call_ns = 1'000'000});
+    expect_refused_at_once(lower, 1, address);
+    expect_refused_at_once(higher, 0, address);
+  }
 }
 
 TEST(TcpLink, unreadable_address_is_rejected) {
@@ -218,6 +249,24 @@ TEST(TcpConnection, reno_is_set_in_place_of_bbr_on_near_connections) {
   EXPECT_EQ(prepared("bbr", Distance::machine, Bbr::replace), "reno");
   EXPECT_EQ(prepared("bbr", Distance::further, Bbr::replace), "bbr");
   EXPECT_EQ(prepared("bbr", Distance::machine, Bbr::keep), "bbr");
+}
+
+/// -1: the kernel doesn't know the option.
+int option_of(const base::UniqueFd& socket, int level, int option) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  return ::getsockopt(socket.get(), level, option, &value, &length) == 0 ? value : -1;
+}
+
+TEST(TcpConnection, connections_to_other_machines_outlive_short_outages_and_stopped_readers) {
+  for (const Distance distance : {Distance::network, Distance::further}) {
+    const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const bool often = option_of(fd, IPPROTO_TCP, TCP_RTO_MAX_MS) >= 0;
+    prepare(fd.get(), distance, Bbr::replace, 10);
+    EXPECT_EQ(option_of(fd, IPPROTO_TCP, TCP_RTO_MAX_MS), often ? 1000 : -1);
+    EXPECT_EQ(option_of(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+    EXPECT_EQ(option_of(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+  }
 }
 
 }  // namespace

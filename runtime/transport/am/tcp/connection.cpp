@@ -84,7 +84,6 @@ void AmConnection::await_call() noexcept { connect_until_ = base::now_ns() + pat
 
 bool AmConnection::connect_next() noexcept {
   if (give_up_at_ == 0) give_up_at_ = base::now_ns() + patience_.whole_ns;
-  later_ = later_ || may_answer_later(error_);
   while (next_candidate_ < candidates_.size()) {
     const Candidate& candidate = candidates_[next_candidate_++];
     tls_.reset();
@@ -105,25 +104,39 @@ bool AmConnection::connect_next() noexcept {
       open_ = true;
       return true;
     }
-    error_ = errno;
-    if (error_ == EINPROGRESS) return true;
-    later_ = later_ || may_answer_later(error_);
+    if (errno == EINPROGRESS) return true;
+    attempt_failed(errno);
   }
   socket_.reset();
   connect_until_ = base::now_ns() + pause_ns;
-  if (!std::exchange(later_, false) || connect_until_ >= give_up_at_) return false;
+  const bool refused = std::exchange(refused_, false), later = std::exchange(later_, false);
+  if (refused) error_ = ECONNREFUSED;  // the peer's machine has answered
+  if (refused || !later || connect_until_ >= give_up_at_) return false;
   next_candidate_ = 0;
   return true;
 }
 
+void AmConnection::attempt_failed(int error) noexcept {
+  error_ = error;
+  refused_ = refused_ || error == ECONNREFUSED;
+  later_ = later_ || may_answer_later(error);
+}
+
 bool AmConnection::connected() noexcept {
-  socklen_t length = sizeof error_;
-  if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error_, &length) != 0) error_ = errno;
-  open_ = error_ == 0;
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  open_ = error == 0;
+  if (open_)
+    error_ = 0;
+  else
+    attempt_failed(error);
   return open_;
 }
 
-void AmConnection::timed_out() noexcept { error_ = ETIMEDOUT; }
+void AmConnection::timed_out() noexcept {
+  if (!awaits_call()) attempt_failed(ETIMEDOUT);
+}
 
 ssize_t AmConnection::transmit(iovec* parts, std::size_t count) noexcept {
   if (tls_) return tls_->write(parts[0].iov_base, parts[0].iov_len);  // the caller continues with the rest

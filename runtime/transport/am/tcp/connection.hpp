@@ -18,8 +18,8 @@ struct iovec;
 
 namespace hmc::transport::tcp {
 
-/// Time limits for connection attempts. While one address may answer later, all are tried again: the network may be
-/// away.
+/// Time limits for connection attempts. While an address may answer later and none refuses, all are tried again: the
+/// network may be away.
 struct Patience {
   std::int64_t each_ns = 3'000'000'000;    ///< for one address
   std::int64_t whole_ns = 30'000'000'000;  ///< for all attempts
@@ -65,14 +65,16 @@ class AmConnection {
   // ---- connecting
   /// Delays the first attempt for a short time, in which the peer may connect.
   void await_call() noexcept;
+  /// True in this time, and in a pause of connect_next(): there is no attempt.
   bool awaits_call() const noexcept { return !open_ && !dead_ && next_candidate_ == 0; }
   /// Starts an attempt with the next address. After the last address it continues with the first one after a pause, in
-  /// which awaits_call() is true. Returns false if none of them may answer later, or the time is over; error() is
-  /// the last attempt's.
+  /// which awaits_call() is true. Returns false if one of them refused the connection, if none of them may answer
+  /// later, or if the time is over; error() is ECONNREFUSED or the last attempt's.
   bool connect_next() noexcept;
   /// Called when the socket became writable. Returns true if it is connected.
   bool connected() noexcept;
   bool overdue(std::int64_t now) const noexcept { return !open_ && !dead_ && now >= connect_until_; }
+  /// Called when it is overdue(): the attempt has failed, or the wait for a call or the pause has ended.
   void timed_out() noexcept;
   /// The errno of the last connection attempt, or of the read that ended the connection; 0: the peer closed it.
   int error() const noexcept { return error_; }
@@ -114,6 +116,7 @@ class AmConnection {
   static constexpr std::size_t gathered_bytes = 8 * 1024 + 256;
   /// As recvmsg(2) and send(2) of these parts.
   ssize_t receive(iovec* parts, std::size_t count) noexcept;
+  void attempt_failed(int error) noexcept;
   ssize_t transmit(iovec* parts, std::size_t count) noexcept;
   Outcome read_once(am::LinkUser& user, std::vector<std::byte>& waste) noexcept;
   /// Reports the complete frames in the buffer. Returns false if they aren't from this job.
@@ -132,7 +135,9 @@ class AmConnection {
   std::optional<base::Tls> tls_;
   std::int64_t connect_until_ = 0;
   std::int64_t give_up_at_ = 0;  // 0: no attempt yet
-  bool later_ = false;           // one of the addresses tried in this round may answer later
+  // Of the addresses tried in this round:
+  bool later_ = false;    // one may answer later
+  bool refused_ = false;  // one refused the connection: its machine is there, the peer isn't
   int error_ = 0;
 
   am::Sending* current_ = nullptr;
