@@ -102,7 +102,10 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   void read_messages();
   void handle(const Frame& frame, std::vector<base::UniqueFd> fds);
   void agent_lost();
-  void throw_if_over(const char* operation);
+  void throw_if_over(const char* operation) { throw_if_over(operation, page_status()); }
+  void throw_if_over(const char* operation, const base::Status& page);
+  /// ok without a page.
+  base::Status page_status() const noexcept;
   void throw_if_lost(const std::vector<RankProcess>& processes, const char* operation) const;
   void throw_if_failed(const char* operation, RoundFailed::Scope scope, std::uint64_t round);
   [[noreturn]] void report_missing(const char* operation, MissingQuery::What what, std::uint64_t round);
@@ -437,14 +440,12 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
   constexpr int shortest_look_ms = 20, longest_look_ms = 640;
   std::int64_t interval = report_.count(), next_report = base::now_ns() + interval;
   for (int look_again_ms = shortest_look_ms;; look_again_ms = std::min(2 * look_again_ms, longest_look_ms)) {
+    // The agent sends a result before it raises a later failure in the page. The page is loaded before the messages are
+    // read, and only that status counts here: a failure that it shows has no earlier result that is still unread.
+    const base::Status page = page_status();
     read_messages();
     if (ready()) return true;
-    if (page_.segment() && !page_.aborted().ok()) {
-      // The agent sends a result before it reports a later failure. The page may show the failure first.
-      read_messages();
-      if (ready()) return true;
-    }
-    throw_if_over(operation);
+    throw_if_over(operation, page);
     if (check_) {
       check_();
       look_again_ms = shortest_look_ms;
@@ -472,15 +473,17 @@ void TcpBootstrap::sleep_on_socket(int timeout_ms) {
   (void)::poll(&wait, 1, timeout_ms);  // without the lock, because abort() may be called meanwhile
 }
 
-void TcpBootstrap::throw_if_over(const char* operation) {
+base::Status TcpBootstrap::page_status() const noexcept { return page_.segment() ? page_.aborted() : base::Status{}; }
+
+void TcpBootstrap::throw_if_over(const char* operation, const base::Status& page) {
   if (refusal_) throw_failure(refusal_->code, operation, mine_.rank, -1, refusal_->text, "is each rank started once?");
   if (left_) throw_failure(Code::closed, operation, mine_.rank, -1, "this rank has left the job");
-  if (recovering_ && page_.aborted().code != Code::aborted) {
+  if (recovering_ && page.code != Code::aborted) {
     if (!agent_lost_) return;
     throw_failure(Code::unavailable, operation, mine_.rank, -1, "a process that ran the job's control plane has ended",
                   "under hmcrun the control plane doesn't end with a rank");
   }
-  if (page_.segment()) throw_if_aborted(page_, operation, mine_.rank);
+  if (!page.ok()) throw_failure(page.code, operation, mine_.rank, page.peer, page_.abort_text());
   if (failure_) throw_failure(failure_->code, operation, mine_.rank, failure_->rank, failure_->text);
 }
 
