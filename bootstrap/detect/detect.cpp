@@ -113,7 +113,7 @@ Finding by_number(Member member, const std::string& seen, const std::string& job
   const std::string name = member.launcher;
   return available(name, std::move(how), [=](const base::Env& env, Deadline deadline) {
     if (!member.on_one_node) return join_at(host, port, member, env, deadline);
-    return join_over(*make_local(job), member, env, deadline);
+    return join_over(*make_local(job, env.secret), member, env, deadline);
   });
 }
 

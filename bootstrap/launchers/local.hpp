@@ -8,7 +8,8 @@
 
 namespace hmc::bootstrap {
 
-/// `job`: equal for the ranks of a job, and different from every other job of this user.
-std::unique_ptr<RecordExchange> make_local(const std::string& job);
+/// `job`: equal for the ranks of a job, and different from every other job of this user. Throws Error{invalid_config}
+/// if this user has neither a secret on this machine (user_secret.hpp) nor `given`, HMC_SECRET.
+std::unique_ptr<RecordExchange> make_local(const std::string& job, const std::string& given);
 
 }  // namespace hmc::bootstrap

@@ -11,24 +11,19 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/socket.hpp"
-#include "bootstrap/tcp/user_secret.hpp"
 #include "runtime/base/interrupt.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
 
-/// Other users can't compute it, and so can't take it first. (An abstract socket's name has at most 107 bytes.)
-std::string socket_name(const std::string& name) {
-  try {
-    return fmt::format("hmc-{}", user_secret().derive({base::as_bytes("local"), base::as_bytes(name)}).hex());
-  } catch (const Error&) {  // no folder for the user's secret, on all ranks: then the checks of the uid must do
-    return fmt::format("hmc-{}-{}", ::geteuid(), name);
-  }
+/// An abstract socket's name has at most 107 bytes.
+std::string socket_name(const Secret& secret, const std::string& name) {
+  return fmt::format("hmc-{}", secret.derive({base::as_bytes("local"), base::as_bytes(name)}).hex());
 }
 
-base::UniqueFd listen_or_throw(const std::string& name) {
-  base::UniqueFd listener = listen_unix(socket_name(name));
+base::UniqueFd listen_or_throw(const Secret& secret, const std::string& name) {
+  base::UniqueFd listener = listen_unix(socket_name(secret, name));
   if (!listener)
     throw Error(Code::invalid_config, "join", fmt::format("another process serves as rank 0 of the job '{}'", name),
                 "is rank 0 started once? By hand, choose another port for HMC_STORE");
@@ -37,8 +32,10 @@ base::UniqueFd listen_or_throw(const std::string& name) {
 
 }  // namespace
 
-LocalValue::LocalValue(const std::string& name, base::Bytes value)
-    : value_(std::move(value)), listener_(listen_or_throw(name)), watcher_("hmc-local", listener_.get(), [this] {
+LocalValue::LocalValue(const Secret& secret, const std::string& name, base::Bytes value)
+    : value_(std::move(value)),
+      listener_(listen_or_throw(secret, name)),
+      watcher_("hmc-local", listener_.get(), [this] {
         bool exhausted = false;
         const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
         if (exhausted) (void)::poll(nullptr, 0, 10);
@@ -46,8 +43,8 @@ LocalValue::LocalValue(const std::string& name, base::Bytes value)
         return true;
       }) {}
 
-std::optional<base::Bytes> LocalValue::fetch(const std::string& name, base::Deadline deadline) {
-  const std::string listener = socket_name(name);
+std::optional<base::Bytes> LocalValue::fetch(const Secret& secret, const std::string& name, base::Deadline deadline) {
+  const std::string listener = socket_name(secret, name);
   do {
     base::UniqueFd socket;
     if (connect_unix(listener, socket) == ConnectResult::connected) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/watcher.hpp"
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
@@ -11,17 +12,18 @@
 
 namespace hmc::bootstrap {
 
-/// Sends the value over an abstract Unix socket, until destroyed. Both sides check the peer's uid (SO_PEERCRED), so no
+/// Sends the value over an abstract Unix socket, until destroyed. The secret hides the socket's name: other users can't
+/// compute it, and so can't take it first. Both sides check the peer's uid (SO_PEERCRED), so no
 /// other user can read or forge it, and it isn't stored in a file.
 class LocalValue {
  public:
   static constexpr std::size_t longest = 4096;  // always fits into a new socket's buffer
-  /// `name`: equal for all processes of the job. Throws Error{invalid_config} if it is in use.
-  LocalValue(const std::string& name, base::Bytes value);
+  /// `secret` and `name`: equal for all processes of the job. Throws Error{invalid_config} if the name is in use.
+  LocalValue(const Secret& secret, const std::string& name, base::Bytes value);
 
   /// Waits until another process offers the value. nullopt at the deadline. Throws Error{refused} if that process
   /// belongs to another user.
-  static std::optional<base::Bytes> fetch(const std::string& name, base::Deadline deadline);
+  static std::optional<base::Bytes> fetch(const Secret& secret, const std::string& name, base::Deadline deadline);
 
  private:
   base::Bytes value_;

@@ -154,15 +154,17 @@ TEST(ConnectTcp, first_address_that_accepts_is_used) {
 
 TEST(LocalValue, arrives_whole_while_it_is_offered) {
   const std::string name = free_address();
+  const Secret secret = Secret::random();
   base::Bytes value(LocalValue::longest);
   for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<std::byte>(i * 7 + i / 256);
-  EXPECT_FALSE(LocalValue::fetch(name, in_ms(20)).has_value());
+  EXPECT_FALSE(LocalValue::fetch(secret, name, in_ms(20)).has_value());
   {
-    const LocalValue offer(name, value);
-    for (int time = 0; time < 3; ++time) EXPECT_EQ(LocalValue::fetch(name, soon()), value);
-    EXPECT_EQ(error_of([&] { const LocalValue second(name, value); }).code(), Code::invalid_config);
+    const LocalValue offer(secret, name, value);
+    for (int time = 0; time < 3; ++time) EXPECT_EQ(LocalValue::fetch(secret, name, soon()), value);
+    EXPECT_EQ(error_of([&] { const LocalValue second(secret, name, value); }).code(), Code::invalid_config);
+    EXPECT_FALSE(LocalValue::fetch(Secret::random(), name, in_ms(20)).has_value());
   }
-  EXPECT_FALSE(LocalValue::fetch(name, in_ms(20)).has_value());
+  EXPECT_FALSE(LocalValue::fetch(secret, name, in_ms(20)).has_value());
 }
 
 TEST(Pmi1, file_descriptor_without_a_process_manager_is_an_error) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bootstrap/launchers/local.hpp"
 #include "test_job.hpp"
 #include "tests/compat/pair.hpp"
 #include "tests/compat/processes.hpp"
@@ -128,6 +129,19 @@ TEST_F(UserSecret, folder_in_tmp_that_another_user_has_made_is_refused) {
   EXPECT_TRUE(its_own.join());
   EXPECT_TRUE(std::filesystem::is_empty(made));
   std::filesystem::remove_all(made);
+}
+
+// A name that others can compute could be taken first.
+TEST_F(UserSecret, local_job_without_it_is_refused_unless_every_rank_has_a_secret) {
+  write_file(std::string(64, 'a'), 0640);
+  const Error error = error_of([] { (void)make_local("job", {}); });
+  EXPECT_EQ(error.code(), Code::invalid_config);
+  EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(file()), HasSubstr("mode 0640"), HasSubstr("HMC_SECRET")));
+  const std::string job = free_address(), given = Secret::random().hex();
+  Child rank_1([&] { return make_local(job, given)->fetch(soon()) == "record"; });
+  const auto rank_0 = make_local(job, given);
+  rank_0->publish("record", soon());
+  EXPECT_TRUE(rank_1.join());
 }
 
 }  // namespace
