@@ -40,7 +40,6 @@ bool Membership::goes_by_wire(const Card& card, std::string& why) const {
 
 /// At once, because each handshake waits for threads of its member and for the store.
 void Membership::connect_to_all(const std::vector<Control::Entry::Member>& members, Deadline deadline) {
-  stop_join_.store(false, std::memory_order_relaxed);
   std::mutex lock;
   std::condition_variable changed;
   std::size_t next = 0, running = 0;

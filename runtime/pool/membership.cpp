@@ -113,6 +113,7 @@ MemberUse Membership::use(int rank) noexcept {
 int Membership::join(Deadline deadline) {
   if (is_member()) return rank();
   ++joins_;
+  stop_join_.store(false, std::memory_order_relaxed);  // a former join may have been given up
   {
     const std::lock_guard guard(lock_);
     join_ = own_card().join_name();

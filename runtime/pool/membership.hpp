@@ -163,7 +163,7 @@ class Membership final : private Control::Handler {
   // Held while a member is connected: the threads of join, of the local sockets and of the offers may connect
   // successive holders of one rank. Before lock_.
   std::mutex connecting_;
-  std::atomic<bool> stop_join_{false};  // relaxed: ends the waits of connect_to_all's threads, and orders nothing
+  std::atomic<bool> stop_join_{false};  // relaxed: ends the waits of a join, and orders nothing
   std::uint64_t version_ = 0;
   bool ended_ = false;
   std::map<std::uint64_t, Pending> pending_;

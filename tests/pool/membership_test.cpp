@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <thread>
 
+#include "runtime/base/machine.hpp"
 #include "runtime/pool/membership.hpp"
 #include "tests/support/code_of.hpp"
 #include "tests/support/too_much_memory.hpp"
@@ -15,7 +17,7 @@ namespace {
 using base::Deadline;
 
 /// The process has rank 0 in an empty pool. flush() delivers nothing.
-class SilentControl final : public Control {
+class SilentControl : public Control {
  public:
   void stop() noexcept override {}
   const std::string& local_name() const noexcept override { return name_; }
@@ -91,6 +93,63 @@ TEST(Membership, leave_ends_a_candidates_wait_for_the_former_holder_of_its_rank)
     link.join();
     ASSERT_EQ(code, Code::peer_failed);  // not timeout
   }
+}
+
+/// The first join gets rank 0. The second gets rank 1 and two members. The first doesn't answer before the join is
+/// given up; the other has other settings, which gives it up. The third gets rank 0 again.
+class SecondJoinFails final : public SilentControl {
+ public:
+  Entry enter(int, int, base::ByteView card) override {
+    own_card.assign(card.begin(), card.end());
+    switch (++joins_) {
+      case 1: return {1, 0, {}};
+      case 2: return {3, 1, {{2, false, card_of(4)}, {3, false, card_of(5)}}};
+      default: return {5, 0, {}};
+    }
+  }
+  Shared share(const std::string&, const Shared&, Deadline, const std::atomic<bool>& stop) override {
+    while (!stop.load(std::memory_order_relaxed)) std::this_thread::yield();
+    throw Error(Code::timeout, "share", "the join was given up");
+  }
+  static PoolOptions options(int most_members) {
+    PoolOptions options = two_members();
+    options.most_members = most_members;
+    return checked(options);
+  }
+  base::Bytes own_card;
+
+ private:
+  static base::Bytes card_of(int most_members) {
+    Card card;
+    card.settings = settings_of(options(most_members));
+    card.machine = base::machine_id();
+    card.node = base::Env::from_process().node;
+    return card.encode();
+  }
+  int joins_ = 0;
+};
+
+TEST(Membership, join_after_one_that_was_given_up_waits_for_copies_of_the_ranks_former_member) {
+  Control::Handler* events = nullptr;
+  SecondJoinFails* control = nullptr;
+  const auto make_control = [&](Control::Handler& handler) {
+    events = &handler;
+    auto made = std::make_unique<SecondJoinFails>();
+    control = made.get();
+    return made;
+  };
+  Membership me(SecondJoinFails::options(4), 0, make_control, {}, base::Env::from_process());
+  const auto join = [&] { return me.join(Deadline::after(std::chrono::seconds(60))); };
+  ASSERT_EQ(join(), 0);
+  events->on_joined(0, 2, control->own_card);
+  MemberUse copy = me.use(0);
+  ASSERT_TRUE(copy);
+  me.leave();
+  ASSERT_EQ(code_of([&] { (void)join(); }), Code::mismatch);
+  std::future<int> third = std::async(std::launch::async, join);
+  EXPECT_EQ(third.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  copy = {};
+  EXPECT_EQ(third.get(), 0);
 }
 
 TEST(PoolLimits, parts_that_the_machine_lacks_memory_for_are_refused) {
