@@ -12,6 +12,8 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/base/outage.hpp"
+
 namespace hmc::base {
 
 namespace {
@@ -40,7 +42,7 @@ constexpr auto table = std::to_array<EnvVar>({
      "the timeout of every wait without an explicit timeout"},
     {"HMC_REPORT_S", "seconds > 0", "60",
      "a wait of this time, and twice, four times, ..., is reported with the missing ranks"},
-    {"HMC_LOST_HOST_S", "1..3600", "10", "the time after which a host whose kernel doesn't answer is lost"},
+    {"HMC_LOST_HOST_S", "1..900", "10", "the time after which a host whose kernel doesn't answer is lost"},
     {"HMC_COLL", "collective:algorithm,...", "by size", "force the algorithms of collectives"},
     {"HMC_COLL_FILE", "a file", "", "JSON rules for the choice of algorithms; see docs/selection.md"},
     {"HMC_COLL_PRIVATE", "auto, allow, read, staged", "auto",
@@ -198,7 +200,7 @@ std::string Env::net() { return from_getenv("HMC_NET").value_or(""); }
 
 int Env::lost_host_s() {
   const int seconds = read_int(&from_getenv, "HMC_LOST_HOST_S", 1).value_or(10);
-  if (seconds > 3600) refuse("HMC_LOST_HOST_S", std::to_string(seconds));
+  if (seconds > longest_lost_host_s) refuse("HMC_LOST_HOST_S", std::to_string(seconds));
   return seconds;
 }
 

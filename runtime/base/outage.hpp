@@ -3,6 +3,10 @@
 
 namespace hmc::base {
 
+/// The largest HMC_LOST_HOST_S: with Linux's limits, 120 s between two attempts and 15 attempts, a connection lasts 924
+/// s.
+inline constexpr int longest_lost_host_s = 900;
+
 /// After an outage shorter than `seconds` the connection goes on within a second; above 12 seconds, within a thirteenth
 /// of them, because the kernel gives up after a number of attempts. By itself the kernel doubles the time between them,
 /// so that an outage costs up to twice its length, which is what kernels before Linux 6.15 do. No effect on other

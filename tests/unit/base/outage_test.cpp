@@ -5,6 +5,12 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cstdlib>
+#include <hmc/error.hpp>
+#include <optional>
+#include <string>
+
+#include "runtime/base/env.hpp"
 #include "runtime/base/fd.hpp"
 
 #ifndef TCP_RTO_MAX_MS
@@ -41,6 +47,28 @@ TEST(Outage, lost_host_is_detected_one_attempt_after_the_limit) {
   EXPECT_EQ(option_of(socket, TCP_RTO_MAX_MS), often ? 1000 : -1);
   EXPECT_EQ(option_of(socket, TCP_KEEPIDLE), 1);
   EXPECT_EQ(option_of(socket, TCP_KEEPINTVL), 1);
+}
+
+TEST(Outage, times_that_tcp_cannot_hold_are_refused) {
+  const char* const before = std::getenv("HMC_LOST_HOST_S");
+  const std::optional<std::string> saved = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+  const auto read = [](const char* value) {
+    ::setenv("HMC_LOST_HOST_S", value, 1);
+    return Env::lost_host_s();
+  };
+  EXPECT_EQ(read("900"), 900);
+  for (const char* const value : {"0", "901", "3600"}) {
+    try {
+      (void)read(value);
+      ADD_FAILURE() << value << " was taken";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string_view(error.what()).find("1..900"), std::string_view::npos) << error.what();
+    }
+  }
+  if (saved)
+    ::setenv("HMC_LOST_HOST_S", saved->c_str(), 1);
+  else
+    ::unsetenv("HMC_LOST_HOST_S");
 }
 
 }  // namespace
