@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # outage.sh HMCRUN APP ENDS SECONDS...: jobs over two hosts whose network goes away for each of these times. ENDS=one: on
-# either host in turn, without a limit of time; ENDS=both: on each host, and the job must go on within a second. Exits
-# with 77 if this machine can't make namespaces.
+# either host in turn, without a limit of time; ENDS=both: on each host, and the job must go on within a second; then each
+# host is lost for good, which must be noticed in time. Exits with 77 if this machine can't make namespaces.
 set -euo pipefail
 hmcrun=$1 app=$2 ends=$3
 shift 3
@@ -38,6 +38,31 @@ outage() {
   fi
 }
 
+# lost HOST: both parts of the job end; hmcrun runs on the first host.
+lost() {
+  local host=$b limit=3 start noticed status=0
+  [[ $1 == a ]] && host=$a
+  python3 -c 'import socket; socket.socket().getsockopt(socket.IPPROTO_TCP, 44)' 2>/dev/null || limit=6  # TCP_RTO_MAX_MS
+  : >"$place/out"
+  on a env HMC_LOST_HOST_S=2 "$hmcrun" --launch-agent "$place/agent" -x HMC_TRANSPORT=tcp -H h1:2,h2:2 "$app" allreduce 60 \
+    >"$place/out" 2>&1 &
+  until grep -q ready "$place/out"; do
+    kill -0 "$!" 2>/dev/null || { cat "$place/out" && exit 1; }
+    sleep 0.05
+  done
+  start=$(date +%s%N)
+  ip -n "$host" link set net0 down
+  until grep -q 'noticed by rank [01]' "$place/out" || ! kill -0 "$!" 2>/dev/null; do sleep 0.02; done
+  noticed=$((($(date +%s%N) - start) / 1000000))
+  wait "$!" || status=$?
+  ip -n "$host" link set net0 up
+  echo "host $1 lost: noticed after $noticed ms"
+  # HMC_LOST_HOST_S and a second; half a second for this script.
+  if [[ $status != 125 || $noticed -gt $((limit * 1000 + 500)) ]]; then
+    cat "$place/out" && echo "FAILED: status $status, noticed after $noticed ms" && exit 1
+  fi
+}
+
 turn=a
 for seconds in "$@"; do
   for mode in allreduce put silent; do
@@ -49,3 +74,7 @@ for seconds in "$@"; do
     fi
   done
 done
+if [[ $ends == both ]]; then
+  lost a
+  lost b
+fi

@@ -1,6 +1,7 @@
 // A job whose network goes away for a while.
 //   hmcrun ... outage_app allreduce|put|silent SECONDS
 // Every value is checked. Rank 0 prints "ready", and at the end "CALLS calls, the longest took MS ms".
+// A rank whose call fails prints "noticed by rank R".
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -67,13 +68,19 @@ int main(int argc, char** argv) {
   const auto end = Clock::now() + time;
   Clock::duration longest{};
   long call = 0;
-  for (bool ends = false; !ends;) {
-    ++call;
-    if (mode == "silent") std::this_thread::sleep_until(end);
-    const auto start = Clock::now();
-    if (mode == "put") put(rt, win, call);
-    ends = reduce(rt, call, Clock::now() >= end);
-    longest = std::max(longest, Clock::now() - start);
+  try {
+    for (bool ends = false; !ends;) {
+      ++call;
+      if (mode == "silent") std::this_thread::sleep_until(end);
+      const auto start = Clock::now();
+      if (mode == "put") put(rt, win, call);
+      ends = reduce(rt, call, Clock::now() >= end);
+      longest = std::max(longest, Clock::now() - start);
+    }
+  } catch (const hmc::Error&) {
+    std::printf("noticed by rank %d\n", rt.rank());
+    std::fflush(stdout);
+    throw;
   }
   if (rt.rank() == 0)
     std::printf("%ld calls, the longest took %ld ms\n", call,
