@@ -289,9 +289,9 @@ HMC_SPMD_TEST(Progress, stream_ordered_call_waits_for_its_stream) {
 // A rank fails the team: every stream that waits for a call continues.
 HMC_SPMD_TEST(Progress, failed_team_releases_its_streams) {
   if (me.size < 2) skip("for two ranks");
+  TestPlace::Stream streams[3];  // outlive the team, whose end lets the calls' streams continue again
   hmc::Team team = me.runtime->world().duplicate();
   auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
-  TestPlace::Stream streams[3];
   std::uint64_t ticket = 0;
   for (TestPlace::Stream& stream : streams) {
     auto place = std::make_unique<TestPlace>(stream);
