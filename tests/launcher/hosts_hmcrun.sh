@@ -45,7 +45,7 @@ echo "== rank 0's input"
 echo "== the secret is in no command line"
 on a "$hmcrun" --launch-agent "$place/agent" --timeout 5 -H h1:1,h2:1 sh -c 'echo ready; exec sleep 30' \
   >"$place/out" 2>"$place/err" &
-until [[ $(grep -c ready "$place/out") == 2 ]] || ! kill -0 "$!" 2>/dev/null; do sleep 0.05; done
+await 2 ready "$place/out" "$!" || failed "the job ended early"
 if grep -laE 'HMC_SECRET|[0-9a-f]{64}' /proc/[0-9]*/cmdline; then failed "a command line has the secret"; fi
 wait "$!" && status=0 || status=$?
 [[ $status == 124 ]] || failed "status $status of --timeout"
@@ -91,14 +91,9 @@ job 7 -H h1:2,h2:2 --keep-going "$regroup" errors
 echo "== a lost host"
 export HMC_LOST_HOST_S=2
 on a "$hmcrun" --launch-agent "$place/agent" --timeout 60 -H h1:2,h2:2 "$kills" forever 1 "$place/moments" >"$place/out" 2>"$place/err" &
-until [[ $(grep -c 'ready' "$place/out") == 4 ]]; do
-  kill -0 "$!" 2>/dev/null || failed "the job ended early"
-  sleep 0.05
-done
+await 4 ready "$place/out" "$!" || failed "the job ended early"
 start=$(date +%s%N)
-ip -n "$b" link set net0 down
-until grep -q 'noticed by [01]' "$place/out" || ! kill -0 "$!" 2>/dev/null; do sleep 0.02; done
-noticed=$((($(date +%s%N) - start) / 1000000))
+lose "$b" "$place/out" "$!"
 wait "$!" && status=0 || status=$?
 took=$((($(date +%s%N) - start) / 1000000))
 [[ $status == 125 ]] || failed "status $status after the loss of a host"

@@ -21,10 +21,7 @@ outage() {
   time=$(awk "BEGIN { print $seconds + 1.5 }")
   : >"$place/out"
   on a "$hmcrun" --launch-agent "$place/agent" -x HMC_TRANSPORT=tcp -H h1:2,h2:2 "$app" "$mode" "$time" >"$place/out" 2>&1 &
-  until grep -q ready "$place/out"; do
-    kill -0 "$!" 2>/dev/null || { cat "$place/out" && exit 1; }
-    sleep 0.05
-  done
+  await 1 ready "$place/out" "$!" || { cat "$place/out" && exit 1; }
   sleep 0.3
   ip -n "$host" link set net0 down
   sleep "$seconds"
@@ -40,20 +37,14 @@ outage() {
 
 # lost HOST: both parts of the job end; hmcrun runs on the first host.
 lost() {
-  local host=$b limit=3 start noticed status=0
+  local host=$b limit=3 status=0
   [[ $1 == a ]] && host=$a
   python3 -c 'import socket; socket.socket().getsockopt(socket.IPPROTO_TCP, 44)' 2>/dev/null || limit=6  # TCP_RTO_MAX_MS
   : >"$place/out"
   on a env HMC_LOST_HOST_S=2 "$hmcrun" --launch-agent "$place/agent" -x HMC_TRANSPORT=tcp -H h1:2,h2:2 "$app" allreduce 60 \
     >"$place/out" 2>&1 &
-  until grep -q ready "$place/out"; do
-    kill -0 "$!" 2>/dev/null || { cat "$place/out" && exit 1; }
-    sleep 0.05
-  done
-  start=$(date +%s%N)
-  ip -n "$host" link set net0 down
-  until grep -q 'noticed by rank [01]' "$place/out" || ! kill -0 "$!" 2>/dev/null; do sleep 0.02; done
-  noticed=$((($(date +%s%N) - start) / 1000000))
+  await 1 ready "$place/out" "$!" || { cat "$place/out" && exit 1; }
+  lose "$host" "$place/out" "$!"
   wait "$!" || status=$?
   ip -n "$host" link set net0 up
   echo "host $1 lost: noticed after $noticed ms"

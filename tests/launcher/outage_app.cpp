@@ -1,7 +1,7 @@
 // A job whose network goes away for a while.
 //   hmcrun ... outage_app allreduce|put|silent SECONDS
 // Every value is checked. Rank 0 prints "ready", and at the end "CALLS calls, the longest took MS ms".
-// A rank whose call fails prints "noticed by rank R".
+// A rank whose call fails prints "noticed by R".
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
       longest = std::max(longest, Clock::now() - start);
     }
   } catch (const hmc::Error&) {
-    std::printf("noticed by rank %d\n", rt.rank());
+    std::printf("noticed by %d\n", rt.rank());
     std::fflush(stdout);
     throw;
   }

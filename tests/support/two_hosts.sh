@@ -48,4 +48,21 @@ exec ip netns exec "\$host" "\$@"
 EOF
   chmod +x "$1"
 }
+# await COUNT TEXT FILE JOB: until COUNT lines of FILE have TEXT. Status 1 if the process JOB ends before.
+await() {
+  until [[ $(grep -c "$2" "$3" 2>/dev/null) -ge $1 ]]; do
+    kill -0 "$4" 2>/dev/null || return 1
+    sleep 0.02
+  done
+}
+# lose HOST FILE JOB: takes HOST's network away, and sets $noticed to the milliseconds until rank 0 or 1 has written
+# "noticed by" to FILE or the process JOB has ended.
+lose() {
+  local start
+  start=$(date +%s%N)
+  ip -n "$1" link set net0 down
+  await 1 'noticed by [01]' "$2" "$3" || true
+  # shellcheck disable=SC2034  # the caller reads it
+  noticed=$((($(date +%s%N) - start) / 1000000))
+}
 random_secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
