@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "runtime/base/bytes.hpp"
@@ -28,6 +29,9 @@ struct RankFacts {
   std::uint64_t network = 0;            ///< equal for all ranks in one network namespace of a machine; 0: unknown
   std::array<std::uint64_t, 4> cpus{};  ///< bit mask of the first 256 CPUs: those that it may run on
   std::uint32_t further_cpus = 0;       ///< number of further CPUs that it may run on
+  static constexpr auto fields =
+      std::tuple(&RankFacts::rank, &RankFacts::node, &RankFacts::local_index, &RankFacts::pid, &RankFacts::machine,
+                 &RankFacts::network, &RankFacts::cpus, &RankFacts::further_cpus);
 };
 
 /// Cold path: throws hmc::Error. One thread at a time, except that abort may come from any thread.

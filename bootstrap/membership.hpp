@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <hmc/error.hpp>
@@ -18,6 +19,7 @@ namespace hmc::bootstrap {
 struct RankProcess {
   std::int32_t rank = -1;
   std::uint32_t life = 0;
+  static constexpr auto fields = std::tuple(&RankProcess::rank, &RankProcess::life);
   friend auto operator<=>(const RankProcess&, const RankProcess&) = default;
 };
 
@@ -35,6 +37,8 @@ struct Ballot {
   std::vector<RankProcess> members;
   bool ok = true;
   std::string text;  ///< if not ok: the reason
+  static constexpr auto fields =
+      std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok, &Ballot::text);
 };
 
 /// Equal on all ranks that receive it.
@@ -45,6 +49,8 @@ struct Decision {
   std::vector<std::int32_t> missing;  ///< the ranks that hadn't voted, or weren't replaced, at the deadline
   std::string text;                   ///< the reason if not agreed; empty after a deadline or the end of a process
   Code code = Code::success;          ///< of `text`: mismatch, unavailable, or error
+  static constexpr auto fields = std::tuple(&Decision::number, &Decision::agreed, &Decision::members,
+                                            &Decision::missing, &Decision::text, &Decision::code);
 };
 
 /// The control plane of the job that the launcher started. It ends with the process that runs the store, and with the

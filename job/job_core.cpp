@@ -22,6 +22,7 @@
 #include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
+#include "runtime/base/fields.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/device/stream_group.hpp"
 #include "runtime/device/window_devices.hpp"
@@ -68,42 +69,10 @@ struct StartupData {
   ModelGreeting model;
   std::string deterministic;
   std::map<std::string, base::Bytes, std::less<>> addresses;  ///< by the wire's name: ranks may have different wires
+  static constexpr auto fields =
+      std::tuple(&StartupData::version, &StartupData::transport, &StartupData::coll, &StartupData::coll_rows,
+                 &StartupData::deterministic, &StartupData::model, &StartupData::addresses);
 };
-
-// noinline: g++ 12 reports a false stringop-overflow if this is inlined.
-[[gnu::noinline]] base::Bytes encode(const StartupData& greeting) {
-  base::ByteWriter out;
-  out.text(greeting.version)
-      .text(greeting.transport)
-      .text(greeting.coll)
-      .text(greeting.coll_rows)
-      .text(greeting.deterministic);
-  out.text(greeting.model.cached).number(static_cast<std::uint8_t>(greeting.model.can_measure));
-  out.number(static_cast<std::uint32_t>(greeting.addresses.size()));
-  for (const auto& [wire, address] : greeting.addresses) out.text(wire).blob(address);
-  return out.take();
-}
-
-StartupData decode(base::ByteView bytes, int rank) {
-  base::ByteReader in(bytes);
-  StartupData greeting;
-  greeting.version = in.text();
-  greeting.transport = in.text();
-  greeting.coll = in.text();
-  greeting.coll_rows = in.text();
-  greeting.deterministic = in.text();
-  greeting.model.cached = in.text();
-  greeting.model.can_measure = in.number<std::uint8_t>() != 0;
-  const auto count = in.number<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    std::string wire = in.text();
-    const base::ByteView address = in.blob();
-    greeting.addresses.emplace(std::move(wire), base::Bytes(address.begin(), address.end()));
-  }
-  if (!in.complete())
-    throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent malformed start-up data", rank));
-  return greeting;
-}
 
 void require_equal(const char* what, const std::string& mine, const std::string& theirs, int rank, int peer) {
   if (mine == theirs) return;
@@ -142,10 +111,12 @@ void set_peer_addresses(rma::Fabric& fabric, const base::Env& env, const std::st
   mine.coll = env.coll;
   mine.deterministic = std::to_string(int{env.deterministic});
   for (const auto& wire : fabric.wires) mine.addresses.emplace(wire->name(), wire->address());
-  const auto answers = rma::allgather_for(fabric, *fabric.exchange, encode(mine), fabric.deadline());
+  const auto answers = rma::allgather_for(fabric, *fabric.exchange, base::encode(mine), fabric.deadline());
   std::vector<std::vector<base::Bytes>> addresses(fabric.wires.size(), std::vector<base::Bytes>(answers.size()));
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
-    StartupData theirs = decode(answers[rank], static_cast<int>(rank));
+    std::optional<StartupData> sent = base::decode<StartupData>(answers[rank]);
+    if (!sent) throw Error(Code::refused, "Runtime::init", fmt::format("rank {} sent malformed start-up data", rank));
+    StartupData& theirs = *sent;
     require_equal("HMC's version", mine.version, theirs.version, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_TRANSPORT", mine.transport, theirs.transport, fabric.rank, static_cast<int>(rank));
     require_equal("HMC_COLL", mine.coll, theirs.coll, fabric.rank, static_cast<int>(rank));

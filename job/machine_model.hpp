@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bootstrap/bootstrap.hpp"
@@ -29,6 +30,7 @@ MachineModel machine_model(const base::Env& env, const std::string& file, bool o
 struct ModelGreeting {
   std::string cached;        ///< contents of rank 0's cache file, if valid; else empty
   bool can_measure = false;  ///< false if ranks outnumber cores, and in sanitizer builds
+  static constexpr auto fields = std::tuple(&ModelGreeting::cached, &ModelGreeting::can_measure);
 };
 
 /// The network parameters of a job: from this machine's cache file, measured, or built in.

@@ -100,7 +100,7 @@ pool::Control::Entry PoolControl::enter(int size, int wanted_rank, base::ByteVie
   };
   const bootstrap::StoreAnswer answer = client_->watch("Pool::join", std::move(call), on_event, true);
   watch_ = answer.id;
-  const auto view = bootstrap::decode_value<bootstrap::GroupView>(answer.value);
+  const auto view = base::decode<bootstrap::GroupView>(answer.value);
   if (!view || view->rank < 0 || view->rank >= size)
     throw Error(Code::error, "Pool::join", "the store's answer can't be read");
   Entry entry{view->version, view->rank, {}};

@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -21,7 +20,7 @@
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/secret.hpp"
-#include "runtime/base/bytes.hpp"
+#include "runtime/base/fields.hpp"
 #include "runtime/base/rank_state.hpp"
 
 namespace hmc::bootstrap {
@@ -387,109 +386,14 @@ struct Command {
   static constexpr auto fields = std::tuple(&Command::value);
 };
 
-// ---- encoding
+static_assert(base::least_bytes<RankFacts>() == rank_facts_bytes);
 
-template <typename T> inline constexpr auto fields_of = T::fields;
-template <>
-inline constexpr auto fields_of<RankFacts> = std::tuple(&RankFacts::rank, &RankFacts::node, &RankFacts::local_index,
-                                                        &RankFacts::pid, &RankFacts::machine, &RankFacts::network,
-                                                        &RankFacts::cpus, &RankFacts::further_cpus);
-template <>
-inline constexpr auto fields_of<base::RankState> = std::tuple(&base::RankState::rank, &base::RankState::pid,
-                                                              &base::RankState::host, &base::RankState::is_stopped,
-                                                              &base::RankState::activity, &base::RankState::sequence,
-                                                              &base::RankState::bytes, &base::RankState::for_ns,
-                                                              &base::RankState::peer, &base::RankState::is_regrouped);
-template <> inline constexpr auto fields_of<RankProcess> = std::tuple(&RankProcess::rank, &RankProcess::life);
-template <>
-inline constexpr auto fields_of<Ballot> = std::tuple(&Ballot::step, &Ballot::number, &Ballot::members, &Ballot::ok,
-                                                     &Ballot::text);
-template <>
-inline constexpr auto fields_of<Decision> = std::tuple(&Decision::number, &Decision::agreed, &Decision::members,
-                                                       &Decision::missing, &Decision::text, &Decision::code);
-
-template <typename T>
-concept Number = std::is_integral_v<T> || std::is_enum_v<T>;
-template <typename T>
-concept Growable = requires(T value) {
-  value.resize(0);
-};
-
-/// The size of the shortest encoding of a T.
-template <typename T> constexpr std::size_t least_bytes() {
-  if constexpr (Number<T>) {
-    return sizeof(T);
-  } else if constexpr (Growable<T>) {
-    return sizeof(std::uint32_t);
-  } else if constexpr (std::ranges::range<T>) {
-    return std::tuple_size_v<T> * least_bytes<typename T::value_type>();
-  } else {
-    return std::apply(
-        [](auto... field) { return (least_bytes<std::decay_t<decltype(T().*field)>>() + ... + std::size_t{0}); },
-        fields_of<T>);
-  }
-}
-static_assert(least_bytes<RankFacts>() == rank_facts_bytes);
-
-template <typename T> void write_value(base::ByteWriter& out, const T& value) {
-  if constexpr (Number<T>) {
-    out.number(value);
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    out.text(value);
-  } else if constexpr (std::is_same_v<T, base::Bytes>) {
-    out.blob(value);
-  } else if constexpr (std::ranges::range<T>) {
-    if constexpr (Growable<T>) out.number(static_cast<std::uint32_t>(value.size()));
-    for (const auto& each : value) write_value(out, each);
-  } else {
-    std::apply([&](auto... field) { (write_value(out, value.*field), ...); }, fields_of<T>);
-  }
-}
-
-/// Invalid input puts the reader into the error state. A count is checked against the remaining bytes, so that memory
-/// is allocated only for data that has arrived.
-template <typename T> void read_value(base::ByteReader& in, T& value) {
-  const auto fail = [&in] { (void)in.raw(in.left() + 1); };
-  if constexpr (std::is_same_v<T, bool>) {
-    const auto byte = in.number<std::uint8_t>();
-    value = byte != 0;
-    if (byte > 1) fail();
-  } else if constexpr (Number<T>) {
-    value = in.number<T>();
-    if constexpr (requires { T::last; }) {
-      if (value > T::last) fail();
-    }
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    value = in.text();
-  } else if constexpr (std::is_same_v<T, base::Bytes>) {
-    const base::ByteView view = in.blob();
-    value.assign(view.begin(), view.end());
-  } else if constexpr (std::ranges::range<T>) {
-    if constexpr (Growable<T>) {
-      const auto count = in.number<std::uint32_t>();
-      if (count > in.left() / least_bytes<typename T::value_type>()) return fail();
-      value.resize(count);
-    }
-    for (auto& each : value) read_value(in, each);
-  } else {
-    std::apply([&](auto... field) { (read_value(in, value.*field), ...); }, fields_of<T>);
-  }
-}
-
-template <typename Message> base::Bytes encode(const Message& message) {
-  base::ByteWriter out;
-  write_value(out, message);
-  return out.take();
-}
+using base::encode;
 
 /// nullopt if the payload isn't exactly one message of this type.
 template <typename Message> std::optional<Message> decode(const Frame& frame) {
   if (frame.type != Message::type) return std::nullopt;
-  base::ByteReader in(frame.payload);
-  Message message;
-  read_value(in, message);
-  if (!in.complete()) return std::nullopt;
-  return message;
+  return base::decode<Message>(frame.payload);
 }
 
 }  // namespace hmc::bootstrap

@@ -207,8 +207,8 @@ std::vector<std::string> Store::allgather(std::string_view name, int size, int r
   check_value("Store::allgather", mine);
   StoreCall call = call_of(StoreOp::allgather, full(name), size, rank);
   call.value = bytes_of(mine);
-  const auto parts = bootstrap::decode_value<bootstrap::StoreParts>(
-      client_->call("Store::allgather", std::move(call), timeout, true).value);
+  const auto parts =
+      base::decode<bootstrap::StoreParts>(client_->call("Store::allgather", std::move(call), timeout, true).value);
   if (!parts) throw Error(Code::error, "Store::allgather", "the store's answer can't be read");
   std::vector<std::string> result;
   for (const base::Bytes& each : parts->by_rank) result.push_back(text_of(each));

@@ -112,14 +112,6 @@ struct GroupView {
   static constexpr auto fields = std::tuple(&GroupView::version, &GroupView::rank, &GroupView::members);
 };
 
-/// nullopt if `bytes` isn't exactly one value.
-template <typename Value> std::optional<Value> decode_value(base::ByteView bytes) {
-  base::ByteReader in(bytes);
-  Value value;
-  read_value(in, value);
-  return in.complete() ? std::optional(std::move(value)) : std::nullopt;
-}
-
 /// A client's connection in the server; not used again.
 using StoreOwner = std::uint64_t;
 

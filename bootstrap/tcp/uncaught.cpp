@@ -72,7 +72,7 @@ bool send_to_hmcrun(const Error& error) {
   ErrorDetail detail = error.detail();
   detail.rank = -1;  // so that the texts of ranks with the same error are equal
   const UncaughtError report{std::atoi(rank), Error(std::move(detail)).what(), frames_of_the_throw()};
-  const base::Bytes bytes = report.encode();
+  const base::Bytes bytes = base::encode(report);
   const Secret key = Secret::from_hex(secret);
   return bytes.size() <= longest_report &&
          (send_datagram_unix(name_for_errors(key, node), bytes) || send_datagram_unix(name_for_errors(key, ""), bytes));
@@ -96,27 +96,6 @@ bool send_to_hmcrun(const Error& error) {
 
 }  // namespace
 
-base::Bytes UncaughtError::encode() const {
-  base::ByteWriter out;
-  out.number(rank).text(text).number(static_cast<std::uint32_t>(frames.size()));
-  for (const Frame& frame : frames) out.text(frame.file).number(frame.offset);
-  return out.take();
-}
-
-std::optional<UncaughtError> UncaughtError::decode(base::ByteView bytes) {
-  base::ByteReader in(bytes);
-  UncaughtError error;
-  error.rank = in.number<std::int32_t>();
-  error.text = in.text();
-  const auto count = in.number<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    std::string file = in.text();
-    error.frames.push_back({std::move(file), in.number<std::uint64_t>()});
-  }
-  if (!in.complete()) return std::nullopt;
-  return error;
-}
-
 UncaughtErrors::UncaughtErrors(const Secret& secret, std::string_view host)
     : socket_(receive_datagrams_unix(name_for_errors(secret, host))) {}
 
@@ -125,7 +104,7 @@ std::vector<UncaughtError> UncaughtErrors::take() {
   if (!socket_) return errors;
   base::Bytes bytes(longest_report);
   for (ssize_t size = 0; (size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT)) >= 0;)
-    if (auto error = UncaughtError::decode(base::ByteView(bytes).first(static_cast<std::size_t>(size))))
+    if (auto error = base::decode<UncaughtError>(base::ByteView(bytes).first(static_cast<std::size_t>(size))))
       errors.push_back(*std::move(error));
   return errors;
 }

@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/fields.hpp"
 
 namespace hmc::bootstrap {
 
@@ -17,13 +19,12 @@ struct UncaughtError {
   struct Frame {
     std::string file;          ///< the program or library
     std::uint64_t offset = 0;  ///< in the file, of the call
+    static constexpr auto fields = std::tuple(&Frame::file, &Frame::offset);
   };
   std::int32_t rank = -1;
   std::string text;           ///< what(), without the rank
   std::vector<Frame> frames;  ///< innermost first; without HMC's library and the C++ runtime
-
-  base::Bytes encode() const;
-  static std::optional<UncaughtError> decode(base::ByteView bytes);
+  static constexpr auto fields = std::tuple(&UncaughtError::rank, &UncaughtError::text, &UncaughtError::frames);
 };
 
 /// hmcrun's side: a datagram socket, whose abstract name only the job's secret reveals.

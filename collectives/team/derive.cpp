@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "collectives/network/schedule_team.hpp"
 #include "collectives/team/team_exchange.hpp"
+#include "runtime/base/fields.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::collectives {
@@ -30,24 +32,13 @@ struct Wish {
   std::int32_t key = 0;
   std::uint64_t list = 0;  ///< of a subset: a hash of the ranks
   std::string fault;       ///< why this rank's arguments are invalid; empty if they are valid
+  static constexpr auto fields = std::tuple(&Wish::how, &Wish::colour, &Wish::key, &Wish::list, &Wish::fault);
 };
 
-base::Bytes encode(const Wish& wish) {
-  base::ByteWriter out;
-  out.number(wish.how).number(wish.colour).number(wish.key).number(wish.list).text(wish.fault);
-  return out.take();
-}
-
 Wish decode(base::ByteView bytes, int world) {
-  base::ByteReader in(bytes);
-  Wish wish;
-  wish.how = in.number<How>();
-  wish.colour = in.number<std::int32_t>();
-  wish.key = in.number<std::int32_t>();
-  wish.list = in.number<std::uint64_t>();
-  wish.fault = in.text();
-  if (!in.complete()) throw Error(Code::refused, "split", fmt::format("world rank {} sent a malformed wish", world));
-  return wish;
+  auto wish = base::decode<Wish>(bytes);
+  if (!wish) throw Error(Code::refused, "split", fmt::format("world rank {} sent a malformed wish", world));
+  return *std::move(wish);
 }
 
 [[noreturn]] void refuse(const OpenTeam& parent, const Wish& mine, Code code, int guilty, std::string text) {
@@ -99,7 +90,7 @@ std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
   TeamExchange exchange(parent.core, parent.state.schedules());
   rma::Fabric& fabric = parent.core.fabric();
   const rma::OperationScope user(fabric, name_of(mine.how), base::SetupCall::team);
-  const std::vector<base::Bytes> answers = rma::allgather_for(fabric, exchange, encode(mine), fabric.deadline());
+  const std::vector<base::Bytes> answers = rma::allgather_for(fabric, exchange, base::encode(mine), fabric.deadline());
   std::vector<Wish> wishes;
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
     wishes.push_back(decode(answers[rank], parent.core.world_rank(static_cast<int>(rank))));

@@ -30,7 +30,8 @@ class ByteWriter {
     for (std::size_t i = 0; i < sizeof(T); ++i, rest >>= 8) out_.push_back(static_cast<std::byte>(rest & 0xff));
     return *this;
   }
-  ByteWriter& raw(ByteView bytes) {
+  // noinline: g++ 12 reports a false stringop-overflow if this is inlined into an encoder.
+  [[gnu::noinline]] ByteWriter& raw(ByteView bytes) {
     out_.insert(out_.end(), bytes.begin(), bytes.end());
     return *this;
   }

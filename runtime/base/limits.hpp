@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <tuple>
 
 namespace hmc::base {
 
@@ -18,6 +19,8 @@ struct AvailableMemory {
   std::uint64_t machine_bytes = UINT64_MAX;
   std::uint64_t group = 0;  ///< equal for processes limited by the same cgroup
   std::uint64_t group_bytes = UINT64_MAX;
+  static constexpr auto fields = std::tuple(&AvailableMemory::machine, &AvailableMemory::machine_bytes,
+                                            &AvailableMemory::group, &AvailableMemory::group_bytes);
 };
 AvailableMemory available_memory();
 

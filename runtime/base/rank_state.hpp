@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "runtime/base/node_page.hpp"
 
@@ -20,6 +21,9 @@ struct RankState {
   std::int64_t for_ns = 0;     ///< how long; 0: unknown
   std::int32_t peer = -1;      ///< the rank that it waits for
   bool is_regrouped = false;   ///< after shrink or grow: `peer` is a number in the later job
+  static constexpr auto fields = std::tuple(&RankState::rank, &RankState::pid, &RankState::host, &RankState::is_stopped,
+                                            &RankState::activity, &RankState::sequence, &RankState::bytes,
+                                            &RankState::for_ns, &RankState::peer, &RankState::is_regrouped);
 };
 
 /// On the line's machine. Follows the line to the page that the rank uses after shrink or grow.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tuple>
 
 #include "runtime/base/fd.hpp"
 
@@ -41,6 +42,7 @@ class Segment {
   struct Identity {
     std::uint64_t device = 0;
     std::uint64_t inode = 0;
+    static constexpr auto fields = std::tuple(&Identity::device, &Identity::inode);
     friend bool operator==(const Identity&, const Identity&) = default;
   };
   Identity identity() const noexcept { return identity_; }

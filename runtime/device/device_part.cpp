@@ -22,33 +22,11 @@ void require(const base::Status& status) {
 
 }  // namespace
 
-base::Bytes DeviceOffer::encode() const {
-  base::ByteWriter out;
-  out.number(type).number(device).number(probe).number(probe_bytes);
-  out.number(static_cast<std::uint32_t>(tickets.size()));
-  for (const Ticket& each : tickets) out.number(each.kind).text(each.why_not).blob(each.ticket);
-  return out.take();
-}
-
 DeviceOffer DeviceOffer::decode(base::ByteView bytes, int rank) {
-  base::ByteReader in(bytes);
-  DeviceOffer offer;
-  offer.type = in.number<MemoryType>();
-  offer.device = in.number<int>();
-  offer.probe = in.number<std::uint64_t>();
-  offer.probe_bytes = in.number<std::uint32_t>();
-  const auto count = in.number<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    Ticket each;
-    each.kind = in.number<memory::SharingKind>();
-    each.why_not = in.text();
-    const base::ByteView ticket = in.blob();
-    each.ticket.assign(ticket.begin(), ticket.end());
-    offer.tickets.push_back(std::move(each));
-  }
-  if (!in.complete() || offer.probe_bytes > sizeof offer.probe)
+  auto offer = base::decode<DeviceOffer>(bytes);
+  if (!offer || offer->probe_bytes > sizeof offer->probe)
     throw Error(Code::refused, "Window::create", fmt::format("rank {} sent a malformed offer of its memory", rank));
-  return offer;
+  return *std::move(offer);
 }
 
 DevicePart::DevicePart(const rma::Fabric& fabric, std::shared_ptr<memory::Allocation> allocation)

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "runtime/base/fields.hpp"
 #include "runtime/device/staged_channel.hpp"
 #include "runtime/memory/provider.hpp"
 #include "runtime/rma/device_access.hpp"
@@ -19,6 +21,7 @@ struct DeviceOffer {
     memory::SharingKind kind{};
     std::string why_not;  ///< empty: `ticket` is valid
     base::Bytes ticket;
+    static constexpr auto fields = std::tuple(&Ticket::kind, &Ticket::why_not, &Ticket::ticket);
   };
   MemoryType type = MemoryType::DEFAULT;
   int device = 0;
@@ -26,7 +29,8 @@ struct DeviceOffer {
   std::uint32_t probe_bytes = 0;  ///< bytes of `probe` that fit into the memory
   std::vector<Ticket> tickets;
 
-  base::Bytes encode() const;
+  static constexpr auto fields = std::tuple(&DeviceOffer::type, &DeviceOffer::device, &DeviceOffer::probe,
+                                            &DeviceOffer::probe_bytes, &DeviceOffer::tickets);
   static DeviceOffer decode(base::ByteView bytes, int rank);
 };
 

@@ -35,7 +35,7 @@ class WindowDevices final : public rma::DeviceAccess, private progress::TicketSo
     part_.emplace(fabric_, std::move(part));
     return part_->control_region();
   }
-  base::Bytes offer() const override { return part_->offer().encode(); }
+  base::Bytes offer() const override { return base::encode(part_->offer()); }
   std::vector<int> open(std::span<const rma::Description> ranks, rma::WindowPeers& peers,
                         std::vector<std::unique_ptr<transport::Channel>>& channels, base::Deadline deadline) override;
   void serve(std::span<const int> clients) override;

@@ -68,32 +68,12 @@ std::size_t stride_of(const char* kind, std::size_t stride, std::size_t bytes) {
 
 }  // namespace
 
-base::Bytes Card::encode() const {
-  base::ByteWriter out;
-  out.blob(settings).number(host_bytes).number(device_bytes).number(device_type).number(device).number(machine);
-  out.number(staging);
-  return out.text(node).text(local_name).number(join).text(tag).take();
-}
-
 std::string Card::join_name() const { return fmt::format("{}:{}", local_name, join); }
 
 Card Card::decode(base::ByteView bytes) {
-  base::ByteReader in(bytes);
-  Card card;
-  const base::ByteView settings = in.blob();
-  card.settings.assign(settings.begin(), settings.end());
-  card.host_bytes = in.number<std::uint64_t>();
-  card.device_bytes = in.number<std::uint64_t>();
-  card.device_type = in.number<std::int32_t>();
-  card.device = in.number<std::int32_t>();
-  card.machine = in.number<std::uint64_t>();
-  card.staging = in.number<std::uint64_t>();
-  card.node = in.text();
-  card.local_name = in.text();
-  card.join = in.number<std::uint64_t>();
-  card.tag = in.text();
-  if (!in.complete()) throw Error(Code::refused, "Pool::join", "a member's card can't be read");
-  return card;
+  auto card = base::decode<Card>(bytes);
+  if (!card) throw Error(Code::refused, "Pool::join", "a member's card can't be read");
+  return *std::move(card);
 }
 
 PoolOptions checked(PoolOptions options) {

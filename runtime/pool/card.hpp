@@ -5,11 +5,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <hmc/pool.hpp>
 
-#include "runtime/base/bytes.hpp"
+#include "runtime/base/fields.hpp"
 
 namespace hmc::pool {
 
@@ -26,7 +27,9 @@ struct Card {
   std::uint64_t join = 0;  ///< counts the joins of the process's Pool
   std::string tag;
 
-  base::Bytes encode() const;
+  static constexpr auto fields =
+      std::tuple(&Card::settings, &Card::host_bytes, &Card::device_bytes, &Card::device_type, &Card::device,
+                 &Card::machine, &Card::staging, &Card::node, &Card::local_name, &Card::join, &Card::tag);
   /// Throws Error{refused}.
   static Card decode(base::ByteView bytes);
   /// Of this join alone: a rank may be another member's soon after.

@@ -124,7 +124,7 @@ bool Membership::connect_near(int rank, const Card& card, Deadline deadline, std
     Shared mine = own_.share();
     base::ByteWriter out;
     out.text(card.join_name()).number(static_cast<std::int32_t>(this->rank()));
-    out.blob(own_card().encode()).blob(mine.bytes);
+    out.blob(base::encode(own_card())).blob(mine.bytes);
     mine.bytes = out.take();
     Shared theirs = control_->share(card.local_name, mine, deadline, stop_join_);
     if (theirs.bytes.empty()) {
@@ -291,11 +291,11 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
     offer.kind = Message::Kind::offer;
     offer.text = fmt::format("{}", fmt::join(names, ","));
     offer.target = card.join_name();
-    offer.card = own_card().encode();
+    offer.card = base::encode(own_card());
     offer.bytes = mine.offer(number);
-    const base::Bytes sent = offer.encode();
+    const base::Bytes sent = base::encode(offer);
     const base::Bytes answer = call(rank, Message::Kind::offer, sent, deadline);
-    const auto accept = Message::decode(answer);
+    const auto accept = base::decode<Message>(answer);
     if (!accept) throw Error(Code::refused, "Pool::join", fmt::format("rank {}'s answer can't be read", rank));
     mine.connect(number, accept->bytes, accept->text, {});
     control_->flush();
@@ -311,7 +311,7 @@ void Membership::connect_far(int rank, const Card& card, Deadline deadline, cons
 
 void Membership::note_candidate(int from, const Message& message) noexcept {
   try {
-    const auto offer = Message::decode(message.bytes);
+    const auto offer = base::decode<Message>(message.bytes);
     const std::string join = offer ? Card::decode(offer->card).join_name() : std::string();
     const std::lock_guard guard(lock_);
     known(from).join = join;
@@ -326,7 +326,7 @@ void Membership::answer_offer(int from, const Message& message) {
   answer.id = message.id;
   int number = -1;
   try {
-    const auto offer = Message::decode(message.bytes);
+    const auto offer = base::decode<Message>(message.bytes);
     if (!offer) throw Error(Code::refused, "Pool::join", "the offer can't be read");
     const Card card = Card::decode(offer->card);
     const std::lock_guard connecting(connecting_);
@@ -354,13 +354,13 @@ void Membership::answer_offer(int from, const Message& message) {
     await_absent(from, Deadline::after(absent_within));
     prepare(from, card, far_member(card, number, {}));
     number = -1;
-    answer.bytes = accept.encode();
+    answer.bytes = base::encode(accept);
   } catch (const Error& error) {
     answer.code = error.code();
     answer.text = error.detail().message;
     if (number >= 0) endpoint().remove(number);
   }
-  control_->post(from, answer.encode());
+  control_->post(from, base::encode(answer));
 }
 
 void Membership::require_current(int rank, const Card& card) {

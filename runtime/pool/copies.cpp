@@ -252,7 +252,7 @@ void Copies::run_once(const Batch& batch) {
 /// Throws Error{peer_failed} if the member has ended: its answer or its leave decides.
 void Copies::fall_back(const WayFailed& failed) {
   const StagedCopy nothing{static_cast<std::uint8_t>(failed.part), false, -1, 0, 0};
-  (void)members_.call(failed.rank, Message::Kind::staged, nothing.encode(), deadline());
+  (void)members_.call(failed.rank, Message::Kind::staged, base::encode(nothing), deadline());
   if (failed.member->failed->add(failed.part, failed.why()))
     members_.report_failed_way(failed.rank, failed.part, *failed.member);
 }
@@ -339,7 +339,7 @@ void Copies::write(const Side& to, std::uint64_t at, const std::byte* from, std:
 /// By the owner: see Membership::run_staged. `bytes` empty: a read of `size` bytes.
 base::Bytes Copies::staged(const Side& side, std::uint64_t at, std::span<const std::byte> bytes, std::size_t size) {
   const StagedCopy request{static_cast<std::uint8_t>(side.part), !bytes.empty(), -1, side.offset + at, size};
-  base::Bytes message = request.encode();
+  base::Bytes message = base::encode(request);
   message.insert(message.end(), bytes.begin(), bytes.end());
   return members_.call(side.rank, Message::Kind::staged, message, deadline());
 }
@@ -358,7 +358,7 @@ void Copies::transfer_by_place(const Side& side, std::uint64_t at, std::byte* lo
   const auto ask = [&](std::size_t chunk) {
     const StagedCopy request{static_cast<std::uint8_t>(side.part), writes, static_cast<std::int8_t>(chunk % 2),
                              side.offset + at + chunk * half_bytes, size_of(chunk)};
-    asked.push_back(members_.start_call(side.rank, Message::Kind::staged, request.encode()));
+    asked.push_back(members_.start_call(side.rank, Message::Kind::staged, base::encode(request)));
   };
   const auto await_first = [&] {
     const std::uint64_t id = asked.front();

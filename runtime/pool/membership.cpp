@@ -121,7 +121,7 @@ int Membership::join(Deadline deadline) {
   }
   int assigned = -1;
   try {
-    const Control::Entry entry = control_->enter(options_.most_members, options_.rank, own_card().encode());
+    const Control::Entry entry = control_->enter(options_.most_members, options_.rank, base::encode(own_card()));
     assigned = entry.rank;
     add_self(entry.rank);
     apply(entry);
@@ -346,7 +346,7 @@ std::uint64_t Membership::start_call(int rank, Message::Kind kind, base::ByteVie
     pending_[message.id].rank = pending_[message.id].to = rank;
   }
   try {
-    control_->post(rank, message.encode());
+    control_->post(rank, base::encode(message));
   } catch (...) {
     const std::lock_guard guard(lock_);
     pending_.erase(message.id);
@@ -389,7 +389,7 @@ void Membership::on_call(OnCall handler) {
 }
 
 void Membership::on_post(int from, base::ByteView bytes) {
-  auto message = Message::decode(bytes);
+  auto message = base::decode<Message>(bytes);
   if (!message || from < 0 || from >= options_.most_members) return log_.warn("a member's message can't be read");
   if (message->kind == Message::Kind::answer) {
     const std::lock_guard guard(lock_);
@@ -443,7 +443,7 @@ void Membership::answer_call(int from, const Message& message) {
     answer.code = Code::error;
     answer.text = error.what();
   }
-  control_->post(from, answer.encode());
+  control_->post(from, base::encode(answer));
 }
 
 /// A copy between this process's part and a message, or the sender's place in the staging memory.

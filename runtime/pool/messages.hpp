@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+#include <tuple>
 
 #include <hmc/error.hpp>
 
-#include "runtime/base/bytes.hpp"
+#include "runtime/base/fields.hpp"
 
 namespace hmc::pool {
 
@@ -29,28 +29,8 @@ struct Message {
   base::Bytes card;
   base::Bytes bytes;
 
-  base::Bytes encode() const {
-    base::ByteWriter out;
-    out.number(kind).number(id).number(static_cast<std::int32_t>(code));
-    return out.text(text).text(target).blob(card).blob(bytes).take();
-  }
-  /// nullopt if the bytes aren't exactly one message.
-  static std::optional<Message> decode(base::ByteView view) {
-    base::ByteReader in(view);
-    Message message;
-    const auto kind = in.number<std::uint8_t>();
-    message.kind = static_cast<Kind>(kind);
-    message.id = in.number<std::uint64_t>();
-    message.code = static_cast<Code>(in.number<std::int32_t>());
-    message.text = in.text();
-    message.target = in.text();
-    for (base::Bytes* const each : {&message.card, &message.bytes}) {
-      const base::ByteView blob = in.blob();
-      each->assign(blob.begin(), blob.end());
-    }
-    if (!in.complete() || kind > static_cast<std::uint8_t>(Kind::last)) return std::nullopt;
-    return message;
-  }
+  static constexpr auto fields = std::tuple(&Message::kind, &Message::id, &Message::code, &Message::text,
+                                            &Message::target, &Message::card, &Message::bytes);
 };
 
 /// The beginning of the bytes of a `staged` message.
@@ -63,23 +43,20 @@ struct StagedCopy {
   static constexpr std::size_t header_bytes = 19;
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  base::Bytes encode() const {
-    base::ByteWriter out;
-    return out.number(part).number(static_cast<std::uint8_t>(writes)).number(half).number(offset).number(size).take();
-  }
+  static constexpr auto fields =
+      std::tuple(&StagedCopy::part, &StagedCopy::writes, &StagedCopy::half, &StagedCopy::offset, &StagedCopy::size);
+
   static std::optional<StagedCopy> decode(base::ByteView bytes) {
     base::ByteReader in(bytes);
     StagedCopy copy;
-    copy.part = in.number<std::uint8_t>();
-    copy.writes = in.number<std::uint8_t>() != 0;
-    copy.half = in.number<std::int8_t>();
-    copy.offset = in.number<std::uint64_t>();
-    copy.size = in.number<std::uint64_t>();
+    base::read_value(in, copy);
     const bool has_size = in.left() == (copy.writes && copy.half < 0 ? copy.size : 0);
     if (!in.ok() || copy.part > 1 || copy.half < -1 || copy.half > 1 || copy.size > most_bytes || !has_size)
       return std::nullopt;
     return copy;
   }
 };
+
+static_assert(base::least_bytes<StagedCopy>() == StagedCopy::header_bytes);
 
 }  // namespace hmc::pool

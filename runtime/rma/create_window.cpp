@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
+#include "runtime/base/fields.hpp"
 #include "runtime/base/limits.hpp"
 #include "runtime/base/node_page.hpp"
 #include "runtime/rma/device_access.hpp"
@@ -120,6 +122,8 @@ struct Demand {
   std::uint32_t in_area = base::NodeArea::none;  // of the node's first rank: number of the team's memory in the area
   base::AvailableMemory room;
   std::string failure;  // empty: none
+  static constexpr auto fields =
+      std::tuple(&Demand::bytes, &Demand::share, &Demand::in_area, &Demand::failure, &Demand::room);
 
   /// `is_lazy`: the window takes no memory now.
   static Demand of_this_rank(const Fabric& fabric, std::size_t bytes, bool is_lazy) {
@@ -134,30 +138,6 @@ struct Demand {
     return demand;
   }
 };
-
-base::Bytes encode(const Demand& demand) {
-  base::ByteWriter out;
-  out.number(demand.bytes).number(demand.share).number(demand.in_area).text(demand.failure);
-  out.number(demand.room.machine).number(demand.room.machine_bytes);
-  out.number(demand.room.group).number(demand.room.group_bytes);
-  return out.take();
-}
-
-Demand decode_demand(base::ByteView bytes, int world_rank, const Fabric& fabric) {
-  base::ByteReader in(bytes);
-  Demand demand;
-  demand.bytes = in.number<std::uint64_t>();
-  demand.share = in.number<std::uint64_t>();
-  demand.in_area = in.number<std::uint32_t>();
-  demand.failure = in.text();
-  demand.room.machine = in.number<std::uint64_t>();
-  demand.room.machine_bytes = in.number<std::uint64_t>();
-  demand.room.group = in.number<std::uint64_t>();
-  demand.room.group_bytes = in.number<std::uint64_t>();
-  if (!in.complete())  // all ranks received the same bytes, so all of them throw
-    throw Error(Code::refused, fabric.operation.name(), fmt::format("rank {} sent a malformed size", world_rank));
-  return demand;
-}
 
 /// Throws on every rank if any rank can't allocate its part. All ranks use the same data.
 void refuse_excess(const TeamCore& team, const std::vector<Demand>& all, bool needs_descriptors) {
@@ -267,9 +247,12 @@ std::shared_ptr<WindowCore> create_window(TeamCore& team, std::size_t bytes, Win
     mine.in_area = area.take(base::round_up(bytes, base::page_size()) * locals.size(), locals.size());
   std::vector<Demand> demands;
   std::set<int> nodes, nodes_with_area;
-  for (const base::Bytes& theirs : allgather_for(fabric, team.exchange(), encode(mine), deadline)) {
+  for (const base::Bytes& theirs : allgather_for(fabric, team.exchange(), base::encode(mine), deadline)) {
     const int world = team.world_rank(static_cast<int>(demands.size()));
-    const Demand& demand = demands.emplace_back(decode_demand(theirs, world, fabric));
+    auto sent = base::decode<Demand>(theirs);
+    if (!sent)  // all ranks received the same bytes, so all of them throw
+      throw Error(Code::refused, fabric.operation.name(), fmt::format("rank {} sent a malformed size", world));
+    const Demand& demand = demands.emplace_back(*std::move(sent));
     if (!may_use_area) continue;
     nodes.insert(fabric.peer(world).node);
     if (demand.in_area != base::NodeArea::none) nodes_with_area.insert(fabric.peer(world).node);

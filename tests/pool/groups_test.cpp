@@ -53,7 +53,7 @@ struct Groups : testing::Test {
     return sent.answers[from].back();
   }
   GroupView enter(StoreOwner from, std::int64_t size = 8) {
-    return *decode_value<GroupView>(call(from, StoreOp::enter, size).value);
+    return *base::decode<GroupView>(call(from, StoreOp::enter, size).value);
   }
 };
 

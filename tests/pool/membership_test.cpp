@@ -60,7 +60,7 @@ struct Candidate {
     Card mine;
     mine.settings = settings_of(options);
     mine.local_name = name;
-    card = mine.encode();
+    card = base::encode(mine);
     base::ByteWriter out;
     out.text("silent:1").number(std::int32_t{1}).blob(card).blob(OwnParts(options).share().bytes);
     shared.bytes = out.take();
@@ -124,7 +124,7 @@ class SecondJoinFails final : public SilentControl {
     card.settings = settings_of(options(most_members));
     card.machine = base::machine_id();
     card.node = base::Env::from_process().node;
-    return card.encode();
+    return base::encode(card);
   }
   int joins_ = 0;
 };

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include <hmc/error.hpp>
 
 #include "runtime/base/fences.hpp"
+#include "runtime/base/fields.hpp"
 #include "runtime/transport/load_store.hpp"
 
 namespace hmc::transport {
@@ -65,6 +67,7 @@ struct Mapping {
   base::Segment::Identity file;
   std::uint64_t file_offset = 0;
   std::uint64_t bytes = 0;
+  static constexpr auto fields = std::tuple(&Mapping::file, &Mapping::file_offset, &Mapping::bytes);
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 Mapping mapping_of(const base::Segment& segment) {
@@ -77,29 +80,13 @@ struct Place {
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
   std::uint64_t share = 0;  ///< number of the exchange for this window, used if segments must be passed
+  static constexpr auto fields = std::tuple(&Place::mapping, &Place::offset, &Place::bytes, &Place::share);
 };
 
-base::Bytes encode(const Place& place) {
-  base::ByteWriter out;
-  out.number(place.mapping.file.device).number(place.mapping.file.inode);
-  out.number(place.mapping.file_offset).number(place.mapping.bytes);
-  out.number(place.offset).number(place.bytes).number(place.share);
-  return out.take();
-}
-
 Place decode(base::ByteView key, int peer) {
-  base::ByteReader in(key);
-  Place place;
-  place.mapping.file.device = in.number<std::uint64_t>();
-  place.mapping.file.inode = in.number<std::uint64_t>();
-  place.mapping.file_offset = in.number<std::uint64_t>();
-  place.mapping.bytes = in.number<std::uint64_t>();
-  place.offset = in.number<std::uint64_t>();
-  place.bytes = in.number<std::uint64_t>();
-  place.share = in.number<std::uint64_t>();
-  if (!in.complete())
-    throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-  return place;
+  const auto place = base::decode<Place>(key);
+  if (!place) throw Error(Code::refused, "shm", fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
+  return *place;
 }
 
 }  // namespace
@@ -126,7 +113,7 @@ Reach ShmWire::reaches(int peer) const {
 
 base::Bytes ShmWire::register_region(const Region& mine) {
   if (mine.segment == nullptr) return {};
-  return encode({mapping_of(*mine.segment), mine.segment_offset, mine.bytes, link_.next_share()});
+  return base::encode(Place{mapping_of(*mine.segment), mine.segment_offset, mine.bytes, link_.next_share()});
 }
 
 std::vector<std::unique_ptr<Channel>> ShmWire::connect(const Region& mine, std::span<const base::Bytes> keys,

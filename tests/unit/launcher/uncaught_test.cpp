@@ -15,11 +15,11 @@ TEST(UncaughtErrors, each_text_is_printed_once_in_the_order_of_arrival) {
 
 TEST(UncaughtErrors, report_arrives_unchanged) {
   const UncaughtError error{2, "text", {{"/a b/c", 0x1234}, {"./d", 1}}};
-  const base::Bytes bytes = error.encode();
-  const auto back = UncaughtError::decode(bytes);
+  const base::Bytes bytes = base::encode(error);
+  const auto back = base::decode<UncaughtError>(bytes);
   ASSERT_TRUE(back);
-  EXPECT_EQ(back->encode(), bytes);
-  EXPECT_FALSE(UncaughtError::decode(base::ByteView(bytes).first(bytes.size() - 1)));
+  EXPECT_EQ(base::encode(*back), bytes);
+  EXPECT_FALSE(base::decode<UncaughtError>(base::ByteView(bytes).first(bytes.size() - 1)));
 }
 
 TEST(UncaughtErrors, frame_is_the_first_of_the_program) {
