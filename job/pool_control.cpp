@@ -11,17 +11,17 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/store_client.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::job {
 
-using bootstrap::ControlConnection;
-using bootstrap::MessageType;
 using bootstrap::StoreCall;
 using bootstrap::StoreEvent;
 using bootstrap::StoreOp;
+using control::ControlConnection;
+using control::MessageType;
 using pool::Shared;
 
 namespace {
@@ -32,8 +32,8 @@ std::optional<std::size_t> share_limit(MessageType type) noexcept {
   return type == share_type ? std::optional<std::size_t>(std::size_t{1} << 20) : std::nullopt;
 }
 
-std::vector<bootstrap::SharedFd> duplicates(const std::vector<base::UniqueFd>& fds) {
-  std::vector<bootstrap::SharedFd> copies;
+std::vector<control::SharedFd> duplicates(const std::vector<base::UniqueFd>& fds) {
+  std::vector<control::SharedFd> copies;
   for (const base::UniqueFd& each : fds) {
     copies.push_back(std::make_shared<base::UniqueFd>(::fcntl(each.get(), F_DUPFD_CLOEXEC, 0)));
     if (!*copies.back()) throw Error(Code::error, "Pool::join", std::strerror(errno));
@@ -60,12 +60,12 @@ PoolControl::PoolControl(std::shared_ptr<Store::Client> client, std::string grou
     : client_(std::move(client)),
       group_(std::move(group)),
       access_(client_->access()),
-      local_name_("hmc-pool-" + bootstrap::Secret::random().hex().substr(0, 32)),
+      local_name_("hmc-pool-" + control::Secret::random().hex().substr(0, 32)),
       handler_(handler),
       loop_((access_.key = access_.key.derive({base::as_bytes("hmc pool")})), *this, &share_limit,
             base::Log(client_->env().log)) {
   events_->handler = &handler;
-  base::UniqueFd listener = bootstrap::listen_unix(local_name_);
+  base::UniqueFd listener = control::listen_unix(local_name_);
   if (!listener) throw Error(Code::error, "Pool::create", "the name of a local socket is in use");
   loop_.add_listener(std::move(listener));
   loop_.start("hmc-pool-link");
@@ -134,17 +134,17 @@ void PoolControl::flush() { (void)client_->call("Pool", call_of(StoreOp::count, 
 Shared PoolControl::share(const std::string& local_name, const Shared& mine, base::Deadline deadline,
                           const std::atomic<bool>& stop) {
   base::UniqueFd socket;
-  bootstrap::ConnectResult result = bootstrap::ConnectResult::busy;
+  control::ConnectResult result = control::ConnectResult::busy;
   // Relaxed: `stop` only ends the wait.
   const auto is_over = [&] {
     return deadline.expired() || stop.load(std::memory_order_relaxed) || base::is_interrupted();
   };
-  while ((result = bootstrap::connect_unix(local_name, socket)) == bootstrap::ConnectResult::busy && !is_over())
+  while ((result = control::connect_unix(local_name, socket)) == control::ConnectResult::busy && !is_over())
     (void)::poll(nullptr, 0, 1);
-  if (result == bootstrap::ConnectResult::busy)
+  if (result == control::ConnectResult::busy)
     throw Error(Code::timeout, "Pool::join",
                 fmt::format("the member at {} on this node accepts no connection", local_name));
-  if (result != bootstrap::ConnectResult::connected || !access_.admits(socket.get())) return {};
+  if (result != control::ConnectResult::connected || !access_.admits(socket.get())) return {};
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &share_limit);
   connection.send_encoded(share_type, share_message(Code::success, mine.bytes), duplicates(mine.fds));
   Shared theirs;
@@ -165,12 +165,11 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
       throw Error(Code::timeout, "Pool::join",
                   fmt::format("the member at {} on this node doesn't answer{}", local_name,
                               base::is_interrupted() ? ", and the program interrupted the wait" : ""));
-    bootstrap::move_or_sleep(connection, std::min<int>(deadline.left_ms(), base::interrupt_interval_ns / 1'000'000));
+    control::move_or_sleep(connection, std::min<int>(deadline.left_ms(), base::interrupt_interval_ns / 1'000'000));
   }
 }
 
-void PoolControl::on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame,
-                           std::vector<base::UniqueFd> fds) {
+void PoolControl::on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
   base::ByteReader in(frame.payload);
   (void)in.number<std::int32_t>();
   const base::ByteView bytes = in.blob();

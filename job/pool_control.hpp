@@ -7,15 +7,15 @@
 
 #include <hmc/store.hpp>
 
-#include "bootstrap/tcp/access.hpp"
-#include "bootstrap/tcp/peer_loop.hpp"
+#include "runtime/control/access.hpp"
+#include "runtime/control/peer_loop.hpp"
 #include "runtime/pool/control.hpp"
 
 namespace hmc::job {
 
 /// Owns the thread that serves the Unix socket. Threads: see pool::Control. The destructor waits for the handler's
 /// functions in progress.
-class PoolControl final : public pool::Control, private bootstrap::PeerLoop::Handler {
+class PoolControl final : public pool::Control, private control::PeerLoop::Handler {
  public:
   /// `group`: of the pool in the store.
   PoolControl(std::shared_ptr<Store::Client> client, std::string group, pool::Control::Handler& handler);
@@ -38,17 +38,17 @@ class PoolControl final : public pool::Control, private bootstrap::PeerLoop::Han
     pool::Control::Handler* handler = nullptr;
   };
   std::string refusal_of(int socket) override { return access_.refusal_of(socket); }
-  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(bootstrap::ControlPeer&) override {}
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer&) override {}
 
   const std::shared_ptr<Store::Client> client_;
   const std::string group_;
-  bootstrap::Access access_;
+  control::Access access_;
   std::string local_name_;
   pool::Control::Handler& handler_;
   const std::shared_ptr<Events> events_ = std::make_shared<Events>();
   std::uint64_t watch_ = 0;
-  bootstrap::PeerLoop loop_;  // last: its thread uses the other members
+  control::PeerLoop loop_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc::job

@@ -6,7 +6,7 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/secret.hpp"
+#include "runtime/control/secret.hpp"
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
 #include "runtime/transport/rdma_port.hpp"
 #include "runtime/transport/shm/shm_wire.hpp"
@@ -108,7 +108,7 @@ std::optional<base::TlsKey> tls_key(const base::Env& env) {
   if (env.secret.empty())
     throw Error(Code::invalid_config, "HMC_TLS", "HMC_TLS=1 needs HMC_SECRET, from which it derives its keys",
                 "set the same one for every process: export HMC_SECRET=$(openssl rand -hex 32)");
-  return bootstrap::Secret::from_hex(env.secret).derive({base::as_bytes("hmc wire")}).key();
+  return control::Secret::from_hex(env.secret).derive({base::as_bytes("hmc wire")}).key();
 }
 
 std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vector<std::string>& names, int most_peers,
@@ -121,7 +121,7 @@ std::vector<std::unique_ptr<transport::OpenWire>> make_open_wires(const std::vec
   const base::Env env = base::Env::from_process();
   options.tls = tls_key(env);
   // Without HMC_SECRET all peers are on this machine.
-  if (!env.secret.empty()) options.key = bootstrap::key_of_wires(bootstrap::Secret::from_hex(env.secret));
+  if (!env.secret.empty()) options.key = control::key_of_wires(control::Secret::from_hex(env.secret));
   std::vector<std::unique_ptr<transport::OpenWire>> wires;
   for (const std::string& name : names) {
     try {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds start_limit{10};
 
-std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bootstrap::Secret& secret,
+std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const control::Secret& secret,
                                                    Mailbox& mailbox) {
   bootstrap::StoreServer::Events events;
   events.on_abort = [&mailbox](int rank, int exit_code, std::string text) {
@@ -35,7 +35,7 @@ std::unique_ptr<bootstrap::StoreServer> open_store(const JobPlan& plan, const bo
 
 }  // namespace
 
-ControlPlane::ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox)
+ControlPlane::ControlPlane(const JobPlan& plan, const control::Secret& secret, Mailbox& mailbox)
     : plan_(plan), store_(plan.is_part() ? nullptr : open_store(plan, secret, mailbox)) {
   const base::Deadline deadline = base::Deadline::after(start_limit);
   bootstrap::NodeAgent::Events events;

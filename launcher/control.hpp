@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "bootstrap/tcp/node_agent.hpp"
-#include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/store_server.hpp"
 #include "launcher/mailbox.hpp"
 #include "launcher/plan.hpp"
+#include "runtime/control/secret.hpp"
 
 namespace hmc::launcher {
 
@@ -19,7 +19,7 @@ namespace hmc::launcher {
 class ControlPlane {
  public:
   /// Throws hmc::Error.
-  ControlPlane(const JobPlan& plan, const bootstrap::Secret& secret, Mailbox& mailbox);
+  ControlPlane(const JobPlan& plan, const control::Secret& secret, Mailbox& mailbox);
 
   std::string store_address() const { return store_ != nullptr ? store_->address() : plan_.store; }
   // Ranks are indexes of the plan, and numbers of the job in results.

@@ -18,7 +18,6 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/store_server.hpp"
 #include "launcher/keeper.hpp"
 #include "launcher/keeper_process.hpp"
@@ -27,6 +26,7 @@
 #include "launcher/report.hpp"
 #include "launcher/streams.hpp"
 #include "runtime/base/interfaces.hpp"
+#include "runtime/control/secret.hpp"
 
 namespace hmc::launcher {
 
@@ -137,7 +137,7 @@ class Head {
   const Options& options_;
   const Environment& environment_;
   int signals_;
-  bootstrap::Secret secret_ = bootstrap::Secret::random();
+  control::Secret secret_ = control::Secret::random();
   std::vector<Part> parts_;
   Mailbox mailbox_;
   TerminalInput input_{base::UniqueFd()};

@@ -76,7 +76,7 @@ int supervise(Keeper& keeper, ControlPlane& control, Supervisor& supervisor) {
   }
 }
 
-int run_job(JobPlan& plan, const bootstrap::Secret& secret, std::span<char> title) {
+int run_job(JobPlan& plan, const control::Secret& secret, std::span<char> title) {
   (void)base::Env::uses_tls();  // throws for a wrong value, which the store's thread couldn't
   const Inherited inherited = Inherited::now();
   raise_descriptor_limit();
@@ -118,7 +118,7 @@ int run_part(std::span<char> title) {
   plan.store = order.store;
   for (const std::string& warning : plan.warnings) print_text(warning);
   if (plan.options.report_bindings) print_text(describe_bindings(plan));
-  return run_job(plan, bootstrap::Secret::from_hex(order.secret), title);
+  return run_job(plan, control::Secret::from_hex(order.secret), title);
 }
 
 std::string describe_hosts(const std::vector<HostRanks>& hosts) {
@@ -165,7 +165,7 @@ int run(int argc, char** argv) {
     print_to_stdout(describe_plan(plan));
     return 0;
   }
-  return run_job(plan, bootstrap::Secret::random(), title_area(argc, argv));
+  return run_job(plan, control::Secret::random(), title_area(argc, argv));
 }
 
 }  // namespace

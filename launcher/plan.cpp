@@ -12,9 +12,9 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "launcher/library_path.hpp"
 #include "launcher/report.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::launcher {
 
@@ -130,8 +130,8 @@ void set_master(Environment& environment, const std::string& host) {
   if (value_of(environment, "MASTER_ADDR") == nullptr)
     set(environment, "MASTER_ADDR", host.substr(host.rfind('@') + 1));  // without "user@"
   if (value_of(environment, "MASTER_PORT") != nullptr) return;
-  const base::UniqueFd listener = bootstrap::listen_tcp(":0");
-  const std::string address = bootstrap::address_of(listener.get());
+  const base::UniqueFd listener = control::listen_tcp(":0");
+  const std::string address = control::address_of(listener.get());
   set(environment, "MASTER_PORT", address.substr(address.rfind(':') + 1));
 }
 

@@ -7,6 +7,7 @@ namespace {
 
 using namespace hmc::bootstrap;
 namespace base = hmc::base;
+namespace control = hmc::control;
 
 base::Bytes payload_of(std::size_t bytes) {
   base::Bytes payload(bytes);
@@ -57,7 +58,7 @@ void table_encode(benchmark::State& state) {
 BENCHMARK(table_encode)->Arg(8)->Arg(64)->Arg(1024);
 
 void table_decode(benchmark::State& state) {
-  const Frame frame{Table::type, 0, encode(table_of(state.range(0)))};
+  const control::Frame frame{on_wire(Table::type), 0, encode(table_of(state.range(0)))};
   for (auto _ : state) {
     const auto table = decode<Table>(frame);
     if (!table) state.SkipWithError("the table didn't decode");
@@ -68,7 +69,7 @@ void table_decode(benchmark::State& state) {
 BENCHMARK(table_decode)->Arg(8)->Arg(64)->Arg(1024);
 
 void mac_sign(benchmark::State& state) {
-  const Secret secret = Secret::random();
+  const control::Secret secret = control::Secret::random();
   const base::Bytes payload = payload_of(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) benchmark::DoNotOptimize(secret.sign(payload));
   state.SetBytesProcessed(state.iterations() * state.range(0));
@@ -76,24 +77,24 @@ void mac_sign(benchmark::State& state) {
 BENCHMARK(mac_sign)->Arg(64)->Arg(4096)->Arg(1 << 20);
 
 void frame_seal(benchmark::State& state) {
-  FrameSealer sealer;
-  sealer.rekey(Secret::random(), Direction::to_server);
+  control::FrameSealer sealer;
+  sealer.rekey(control::Secret::random(), control::Direction::to_server);
   const base::Bytes payload = payload_of(static_cast<std::size_t>(state.range(0)));
-  for (auto _ : state) benchmark::DoNotOptimize(sealer.seal(MessageType::contribution, payload));
+  for (auto _ : state) benchmark::DoNotOptimize(sealer.seal(on_wire(MessageType::contribution), payload));
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(frame_seal)->Arg(64)->Arg(4096)->Arg(1 << 20);
 
 void frame_seal_and_open(benchmark::State& state) {
-  const Secret secret = Secret::random();
-  FrameSealer sealer;
-  FrameOpener opener;
-  sealer.rekey(secret, Direction::to_server);
-  opener.rekey(secret, Direction::to_server);
+  const control::Secret secret = control::Secret::random();
+  control::FrameSealer sealer;
+  control::FrameOpener opener(&payload_limit);
+  sealer.rekey(secret, control::Direction::to_server);
+  opener.rekey(secret, control::Direction::to_server);
   opener.hello_only(false);
   const base::Bytes payload = payload_of(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) {
-    opener.feed(sealer.seal(MessageType::contribution, payload));
+    opener.feed(sealer.seal(on_wire(MessageType::contribution), payload));
     const auto frame = opener.next();
     if (!frame) state.SkipWithError(name_of(opener.fault()));
     benchmark::DoNotOptimize(frame);

@@ -13,8 +13,8 @@
 #include "bootstrap/launchers/local.hpp"
 #include "bootstrap/launchers/pmi1.hpp"
 #include "bootstrap/launchers/pmix.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
@@ -131,7 +131,7 @@ Finding torchrun(const base::Env& env) {
   const std::optional<int> port = number_of(env, "MASTER_PORT");
   if (address.empty() || !port) return blocked("torchrun", seen, "MASTER_ADDR or MASTER_PORT is not set");
   const std::optional<int> local = number_of(env, "LOCAL_WORLD_SIZE");
-  member->on_one_node = local ? *local == *size : is_loopback(address + ":0");
+  member->on_one_node = local ? *local == *size : control::is_loopback(address + ":0");
   const std::string job = fmt::format("torchrun {} {} {} {}", address, *port, text_of(env, "TORCHELASTIC_RUN_ID"),
                                       text_of(env, "TORCHELASTIC_RESTART_COUNT"));
   constexpr int offset = 1017;  // a port that isn't MASTER_PORT, nor the MASTER_PORT of the next job

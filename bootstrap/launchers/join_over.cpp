@@ -32,7 +32,7 @@ constexpr std::string_view failed = "hmc1;failed";  // rank 0 has no record
 /// Without the port.
 Record own_record(const RankFacts& mine, const std::string& secret, bool on_one_node) {
   std::uint64_t job = 0;
-  std::memcpy(&job, random_bytes().data(), sizeof job);
+  std::memcpy(&job, control::random_bytes().data(), sizeof job);
   Record record{secret, job, mine.machine, mine.network, {}, {}};
   if (on_one_node) return record;
   for (const base::Ip& ip : base::usable_addresses())
@@ -40,7 +40,7 @@ Record own_record(const RankFacts& mine, const std::string& secret, bool on_one_
   return record;
 }
 
-Secret key_of(const Secret& secret, std::uint64_t job) {
+control::Secret key_of(const control::Secret& secret, std::uint64_t job) {
   return secret.derive({base::as_bytes("job"), std::as_bytes(std::span(&job, 1))});
 }
 
@@ -64,7 +64,7 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
   env.launcher = member.launcher;
   const RankFacts mine = own_facts(member.rank);
   if (member.rank > 0) {
-    if (!env.secret.empty()) (void)Secret::from_hex(env.secret);  // an invalid one is reported at once
+    if (!env.secret.empty()) (void)control::Secret::from_hex(env.secret);  // an invalid one is reported at once
     const std::string text = exchange.fetch(deadline);
     if (text == failed) throw Error(Code::unavailable, "join", "rank 0 can't start the job; see its error");
     const auto record = Record::parse(text);
@@ -77,14 +77,15 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
                               env.secret.empty() ? "not for" : "for"),
                   "set the same one for every rank, or for none");
     env.store = store_of(*record, mine);
-    const Secret secret = key_of(Secret::from_hex(env.secret.empty() ? record->secret : env.secret), record->job);
+    const control::Secret secret =
+        key_of(control::Secret::from_hex(env.secret.empty() ? record->secret : env.secret), record->job);
     return join_tcp(env, std::make_unique<HostedServices>(secret, nullptr), deadline, member.check);
   }
-  Secret secret;
+  control::Secret secret;
   Record record;
   std::unique_ptr<StoreServer> store;
   try {
-    secret = env.secret.empty() ? Secret::random() : Secret::from_hex(env.secret);
+    secret = env.secret.empty() ? control::Secret::random() : control::Secret::from_hex(env.secret);
     record = own_record(mine, env.secret.empty() ? secret.hex() : std::string(no_secret), member.on_one_node);
     store = std::make_unique<StoreServer>(key_of(secret, record.job), member.size,
                                           member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{});
@@ -113,7 +114,8 @@ std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Memb
   env.size = member.size;
   env.launcher = member.launcher;
   env.store = fmt::format("{}:{}", host, number);
-  const Secret secret = Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(number)});
+  const control::Secret secret =
+      control::Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(number)});
   std::unique_ptr<StoreServer> store;
   if (member.rank == 0) {
     store = std::make_unique<StoreServer>(secret, member.size, ":" + number, StoreServer::Events{});

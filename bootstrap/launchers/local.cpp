@@ -10,7 +10,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/tcp/local_value.hpp"
-#include "bootstrap/tcp/user_secret.hpp"
+#include "runtime/control/user_secret.hpp"
 
 namespace hmc::bootstrap {
 
@@ -18,7 +18,7 @@ namespace {
 
 class LocalExchange final : public RecordExchange {
  public:
-  LocalExchange(const Secret& secret, std::string name) : secret_(secret), name_(std::move(name)) {}
+  LocalExchange(const control::Secret& secret, std::string name) : secret_(secret), name_(std::move(name)) {}
   void publish(const std::string& record, base::Deadline /*deadline*/) override {
     const base::ByteView bytes = std::as_bytes(std::span(record));
     value_.emplace(secret_, name_, base::Bytes(bytes.begin(), bytes.end()));
@@ -32,18 +32,18 @@ class LocalExchange final : public RecordExchange {
   }
 
  private:
-  const Secret secret_;
+  const control::Secret secret_;
   const std::string name_;
   std::optional<LocalValue> value_;
 };
 
 /// HMC_SECRET only if there is no other: the record says so if it is set for some of the ranks.
-Secret secret_of_names(const std::string& given) {
+control::Secret secret_of_names(const std::string& given) {
   try {
-    return user_secret();
+    return control::user_secret();
   } catch (const Error&) {  // it names the path at fault, and HMC_SECRET
     if (given.empty()) throw;
-    return Secret::from_hex(given);
+    return control::Secret::from_hex(given);
   }
 }
 

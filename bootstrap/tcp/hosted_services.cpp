@@ -10,9 +10,9 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/access.hpp"
-#include "bootstrap/tcp/socket.hpp"
-#include "bootstrap/tcp/watcher.hpp"
+#include "runtime/control/access.hpp"
+#include "runtime/control/socket.hpp"
+#include "runtime/control/watcher.hpp"
 
 namespace hmc::bootstrap {
 
@@ -25,7 +25,7 @@ class HostedServices::ProcessWatch {
   ProcessWatch(pid_t host, int host_rank, const base::NodePage& page)
       : page_(page), process_(static_cast<int>(::syscall(SYS_pidfd_open, host, 0))) {
     if (!process_) return;
-    watcher_ = std::make_unique<Watcher>("hmc-watch", process_.get(), [this, host_rank] {
+    watcher_ = std::make_unique<control::Watcher>("hmc-watch", process_.get(), [this, host_rank] {
       page_.raise_abort(
           Code::peer_failed, host_rank,
           fmt::format("rank {}, which ran the node's agent, ended without waiting for the others", host_rank));
@@ -36,23 +36,23 @@ class HostedServices::ProcessWatch {
  private:
   base::NodePage page_;
   base::UniqueFd process_;
-  std::unique_ptr<Watcher> watcher_;  // last: its thread uses the other members
+  std::unique_ptr<control::Watcher> watcher_;  // last: its thread uses the other members
 };
 
 HostedServices::HostedServices(const base::Env& env) : by_ranks_(env.launcher.empty()) {
   if (!by_ranks_ && env.secret.empty())
     throw Error(Code::invalid_config, "join", fmt::format("{} set no HMC_SECRET", env.launcher),
                 "a launcher that sets HMC_LAUNCHER must also set HMC_SECRET");
-  if (by_ranks_ && env.secret.empty() && !is_loopback(env.store))
+  if (by_ranks_ && env.secret.empty() && !control::is_loopback(env.store))
     throw Error(Code::invalid_config, "join",
                 fmt::format("HMC_SECRET is not set, and HMC_STORE={} can be reached from other machines", env.store),
                 "set the same one for every rank: export HMC_SECRET=$(openssl rand -hex 32)");
-  secret_ = by_ranks_ ? Access::of_job_by_hand(env, env.store).key : Secret::from_hex(env.secret);
+  secret_ = by_ranks_ ? control::Access::of_job_by_hand(env, env.store).key : control::Secret::from_hex(env.secret);
   if (by_ranks_ && *env.rank == 0)
     store_ = std::make_unique<StoreServer>(secret_, *env.size, env.store, StoreServer::Events{});
 }
 
-HostedServices::HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store)
+HostedServices::HostedServices(const control::Secret& secret, std::unique_ptr<StoreServer> store)
     : by_ranks_(true), secret_(secret), store_(std::move(store)) {}
 
 HostedServices::~HostedServices() = default;
@@ -62,16 +62,17 @@ base::UniqueFd HostedServices::reach_agent(const base::Env& env, Deadline deadli
   const std::string name = NodeAgent::socket_name(secret_, env.node);
   base::UniqueFd socket;
   for (;;) {
-    ConnectResult result = connect_unix(name, socket);
-    if (result == ConnectResult::refused) {
+    control::ConnectResult result = control::connect_unix(name, socket);
+    if (result == control::ConnectResult::refused) {
       agent_ = NodeAgent::start(secret_, env.store, env.node, *env.size, {}, deadline, by_ranks_ ? 0 : -1, check);
-      result = connect_unix(name, socket);  // to this process's agent, or to an agent that another rank started first
+      result = control::connect_unix(
+          name, socket);  // to this process's agent, or to an agent that another rank started first
     }
-    if (result == ConnectResult::connected) break;
+    if (result == control::ConnectResult::connected) break;
     if (deadline.expired()) throw Error(Code::timeout, "join", "the node's agent accepts no connection");
     (void)::poll(nullptr, 0, 1);
   }
-  if (peer_of(socket.get()).uid != ::geteuid()) {
+  if (control::peer_of(socket.get()).uid != ::geteuid()) {
     throw Error(Code::refused, "join", "the node's agent belongs to another user");
   }
   return socket;

@@ -8,9 +8,9 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
-#include "bootstrap/tcp/secret.hpp"
 #include "bootstrap/tcp/store_server.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/control/secret.hpp"
 
 namespace hmc::bootstrap {
 
@@ -23,10 +23,10 @@ class HostedServices {
   /// Throws Error.
   explicit HostedServices(const base::Env& env);
   /// `store`: rank 0's; null on other ranks.
-  HostedServices(const Secret& secret, std::unique_ptr<StoreServer> store);
+  HostedServices(const control::Secret& secret, std::unique_ptr<StoreServer> store);
   ~HostedServices();
 
-  const Secret& secret() const noexcept { return secret_; }
+  const control::Secret& secret() const noexcept { return secret_; }
   /// Connects to the node's agent. If there is none, this process runs it. `check`: see join_tcp. Throws Error.
   base::UniqueFd reach_agent(const base::Env& env, base::Deadline deadline, const std::function<void()>& check);
   /// After the rank has joined. `agent_pid`: the agent's process.
@@ -45,7 +45,7 @@ class HostedServices {
   class ProcessWatch;
 
   bool by_ranks_;  // ranks run the store and the agents
-  Secret secret_;
+  control::Secret secret_;
   std::unique_ptr<StoreServer> store_;
   std::unique_ptr<NodeAgent> agent_;
   std::unique_ptr<ProcessWatch> watch_;

@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/node_agent.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/process_stat.hpp"
+#include "runtime/control/connection.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
@@ -15,10 +15,12 @@ bool has_launcher(const base::Env& env) noexcept { return env.launcher == "hmcru
 
 std::string tell_launcher(const base::Env& env, pid_t cause) noexcept {
   try {
-    const Secret secret = Secret::from_hex(env.secret);
+    const control::Secret secret = control::Secret::from_hex(env.secret);
     base::UniqueFd socket;
-    if (connect_unix(NodeAgent::socket_name(secret, env.node), socket) != ConnectResult::connected) return {};
-    ControlConnection link(std::move(socket), secret, ControlConnection::Side::client);
+    if (control::connect_unix(NodeAgent::socket_name(secret, env.node), socket) != control::ConnectResult::connected)
+      return {};
+    control::ControlConnection link(std::move(socket), secret, control::ControlConnection::Side::client,
+                                    &payload_limit);
     link.send(Cause{cause});
     const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
     const auto last_deadline = base::Deadline::after(std::chrono::seconds(10));
@@ -32,7 +34,7 @@ std::string tell_launcher(const base::Env& env, pid_t cause) noexcept {
     while (!link.ended() && !is_over()) {
       if (const auto frame = link.next(fds))
         if (const auto failure = decode<Failure>(*frame)) return failure->text;
-      move_or_sleep(link, 20);
+      control::move_or_sleep(link, 20);
     }
   } catch (const std::exception&) {  // hmcrun then exits with the status of the rank that exits first
   }

@@ -10,20 +10,20 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
 namespace {
 
 /// An abstract socket's name has at most 107 bytes.
-std::string socket_name(const Secret& secret, const std::string& name) {
+std::string socket_name(const control::Secret& secret, const std::string& name) {
   return fmt::format("hmc-{}", secret.derive({base::as_bytes("local"), base::as_bytes(name)}).hex());
 }
 
-base::UniqueFd listen_or_throw(const Secret& secret, const std::string& name) {
-  base::UniqueFd listener = listen_unix(socket_name(secret, name));
+base::UniqueFd listen_or_throw(const control::Secret& secret, const std::string& name) {
+  base::UniqueFd listener = control::listen_unix(socket_name(secret, name));
   if (!listener)
     throw Error(Code::invalid_config, "join", fmt::format("another process serves as rank 0 of the job '{}'", name),
                 "is rank 0 started once? By hand, choose another port for HMC_STORE");
@@ -32,23 +32,25 @@ base::UniqueFd listen_or_throw(const Secret& secret, const std::string& name) {
 
 }  // namespace
 
-LocalValue::LocalValue(const Secret& secret, const std::string& name, base::Bytes value)
+LocalValue::LocalValue(const control::Secret& secret, const std::string& name, base::Bytes value)
     : value_(std::move(value)),
       listener_(listen_or_throw(secret, name)),
       watcher_("hmc-local", listener_.get(), [this] {
         bool exhausted = false;
-        const base::UniqueFd caller = accept_one(listener_.get(), exhausted);
+        const base::UniqueFd caller = control::accept_one(listener_.get(), exhausted);
         if (exhausted) (void)::poll(nullptr, 0, 10);
-        if (caller && peer_of(caller.get()).uid == ::geteuid()) (void)send_some(caller.get(), value_, {});
+        if (caller && control::peer_of(caller.get()).uid == ::geteuid())
+          (void)control::send_some(caller.get(), value_, {});
         return true;
       }) {}
 
-std::optional<base::Bytes> LocalValue::fetch(const Secret& secret, const std::string& name, base::Deadline deadline) {
+std::optional<base::Bytes> LocalValue::fetch(const control::Secret& secret, const std::string& name,
+                                             base::Deadline deadline) {
   const std::string listener = socket_name(secret, name);
   do {
     base::UniqueFd socket;
-    if (connect_unix(listener, socket) == ConnectResult::connected) {
-      if (peer_of(socket.get()).uid != ::geteuid())
+    if (control::connect_unix(listener, socket) == control::ConnectResult::connected) {
+      if (control::peer_of(socket.get()).uid != ::geteuid())
         throw Error(Code::refused, "join", fmt::format("a process of another user serves the job '{}'", name),
                     "set HMC_SECRET, the same for every rank, and another port in HMC_STORE");
       base::Bytes value;
@@ -57,12 +59,12 @@ std::optional<base::Bytes> LocalValue::fetch(const Secret& secret, const std::st
       for (;;) {
         pollfd wait{socket.get(), POLLIN, 0};
         (void)::poll(&wait, 1, deadline.left_ms());
-        const IoResult got = receive_some(socket.get(), part, none);
-        if (got.io == Io::some) {
+        const control::IoResult got = control::receive_some(socket.get(), part, none);
+        if (got.io == control::Io::some) {
           value.insert(value.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got.bytes));
           if (value.size() <= longest) continue;
         }
-        if (got.io == Io::would_block && !deadline.expired()) continue;
+        if (got.io == control::Io::would_block && !deadline.expired()) continue;
         break;
       }
       if (!value.empty() && value.size() <= longest) return value;

@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "bootstrap/tcp/secret.hpp"
-#include "bootstrap/tcp/watcher.hpp"
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/control/secret.hpp"
+#include "runtime/control/watcher.hpp"
 
 namespace hmc::bootstrap {
 
@@ -19,16 +19,17 @@ class LocalValue {
  public:
   static constexpr std::size_t longest = 4096;  // always fits into a new socket's buffer
   /// `secret` and `name`: equal for all processes of the job. Throws Error{invalid_config} if the name is in use.
-  LocalValue(const Secret& secret, const std::string& name, base::Bytes value);
+  LocalValue(const control::Secret& secret, const std::string& name, base::Bytes value);
 
   /// Waits until another process offers the value. nullopt at the deadline. Throws Error{refused} if that process
   /// belongs to another user.
-  static std::optional<base::Bytes> fetch(const Secret& secret, const std::string& name, base::Deadline deadline);
+  static std::optional<base::Bytes> fetch(const control::Secret& secret, const std::string& name,
+                                          base::Deadline deadline);
 
  private:
   base::Bytes value_;
   base::UniqueFd listener_;
-  Watcher watcher_;  // last: its thread uses the other members
+  control::Watcher watcher_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc::bootstrap

@@ -9,11 +9,11 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/common.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/outage.hpp"
 #include "runtime/base/process_stat.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
@@ -25,15 +25,15 @@ constexpr auto gather_for = std::chrono::milliseconds(20);
 constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
-ControlConnection introduce(base::UniqueFd socket, const Secret& secret, const std::string& store,
-                            std::string_view label, int job_size, base::Deadline deadline) {
+control::ControlConnection introduce(base::UniqueFd socket, const control::Secret& secret, const std::string& store,
+                                     std::string_view label, int job_size, base::Deadline deadline) {
   const auto refused = [&store](const std::string& fault, Code code = Code::refused) {
     // A store that rejects the hello closes the connection without an answer.
     return Error(code, "join",
                  fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
                  "do all ranks have the same HMC_SECRET and the same version of HMC?");
   };
-  ControlConnection link(std::move(socket), secret, ControlConnection::Side::client);
+  control::ControlConnection link(std::move(socket), secret, control::ControlConnection::Side::client, &payload_limit);
   base::detect_lost_host(link.fd(), base::Env::lost_host_s());
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
@@ -47,37 +47,38 @@ ControlConnection introduce(base::UniqueFd socket, const Secret& secret, const s
     if (link.ended()) throw refused(link.fault(), link.fault_code());
     if (deadline.expired() || base::is_interrupted())
       throw Error(Code::timeout, "join", fmt::format("the store at {} doesn't answer", store));
-    move_or_sleep(link, std::min(deadline.left_ms(), 20));
+    control::move_or_sleep(link, std::min(deadline.left_ms(), 20));
   }
 }
 
 }  // namespace
 
-std::unique_ptr<NodeAgent> NodeAgent::start(const Secret& secret, const std::string& store, std::string_view node_label,
-                                            int job_size, Events events, base::Deadline deadline, int store_rank,
-                                            const std::function<void()>& check, base::UniqueFd to_store) {
-  base::UniqueFd listener = listen_unix(socket_name(secret, node_label));
+std::unique_ptr<NodeAgent> NodeAgent::start(const control::Secret& secret, const std::string& store,
+                                            std::string_view node_label, int job_size, Events events,
+                                            base::Deadline deadline, int store_rank, const std::function<void()>& check,
+                                            base::UniqueFd to_store) {
+  base::UniqueFd listener = control::listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
-  if (!to_store) to_store = connect_tcp(store, deadline, check);
-  ControlConnection link = introduce(std::move(to_store), secret, store, node_label, job_size, deadline);
+  if (!to_store) to_store = control::connect_tcp(store, deadline, check);
+  control::ControlConnection link = introduce(std::move(to_store), secret, store, node_label, job_size, deadline);
   return std::unique_ptr<NodeAgent>(
       new NodeAgent(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank));
 }
 
-std::string NodeAgent::socket_name(const Secret& secret, std::string_view node_label) {
-  const Secret name = secret.derive({base::as_bytes("hmc node socket"), base::as_bytes(node_label)});
+std::string NodeAgent::socket_name(const control::Secret& secret, std::string_view node_label) {
+  const control::Secret name = secret.derive({base::as_bytes("hmc node socket"), base::as_bytes(node_label)});
   constexpr std::size_t digits = 32;  // 128 bits: no collision with another job's name
   return "hmc-" + name.hex().substr(0, digits);
 }
 
-NodeAgent::NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size,
-                     Events events, int store_rank)
+NodeAgent::NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::ControlConnection store,
+                     int job_size, Events events, int store_rank)
     : job_size_(job_size),
       store_rank_(store_rank),
       events_(std::move(events)),
       page_(base::NodePage::create(job_size)),
       page_fd_(std::make_shared<base::UniqueFd>(::fcntl(page_.segment()->fd(), F_DUPFD_CLOEXEC, 0))),
-      loop_(secret, *this) {
+      loop_(secret, *this, &payload_limit) {
   if (!*page_fd_) throw Error(Code::error, "dup", "no descriptor is left", "raise `ulimit -n`");
   loop_.add_listener(std::move(listener));
   store_ = &loop_.add(std::move(store));
@@ -88,15 +89,16 @@ NodeAgent::~NodeAgent() {
   loop_.stop();
   if (store_ == nullptr || !all_gone()) return;
   // The goodbyes must arrive, so close only after the store has read them and has closed its end.
-  ControlConnection& store = store_->connection;
+  control::ControlConnection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
-  while (store.wants_write() && !store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+  while (store.wants_write() && !store.ended() && !deadline.expired())
+    control::move_or_sleep(store, deadline.left_ms());
   store.finish();
-  while (!store.ended() && !deadline.expired()) move_or_sleep(store, deadline.left_ms());
+  while (!store.ended() && !deadline.expired()) control::move_or_sleep(store, deadline.left_ms());
 }
 
 std::string NodeAgent::refusal_of(int socket) {
-  return peer_of(socket).uid == ::geteuid() ? "" : "it belongs to another user";
+  return control::peer_of(socket).uid == ::geteuid() ? "" : "it belongs to another user";
 }
 
 void NodeAgent::report_death(int rank, std::string cause, std::string no_replacement) {
@@ -121,7 +123,7 @@ bool NodeAgent::has_goodbye(int rank) {
 std::vector<int> NodeAgent::ranks_that(bool left) {
   struct Answer {
     std::vector<int> ranks;
-    Completion done;
+    control::Completion done;
   };
   const auto answer = std::make_shared<Answer>();  // the task may run after the wait has timed out
   loop_.post([this, left, answer] {
@@ -135,12 +137,12 @@ std::vector<int> NodeAgent::ranks_that(bool left) {
   return answer->ranks;
 }
 
-void NodeAgent::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
+void NodeAgent::on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
   const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
   if (!good) loop_.drop(from);
 }
 
-void NodeAgent::on_end(ControlPeer& peer) {
+void NodeAgent::on_end(control::ControlPeer& peer) {
   const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
   std::erase(asking_, &peer);
   if (&peer == store_) {
@@ -167,9 +169,9 @@ void NodeAgent::on_end(ControlPeer& peer) {
 }
 
 /// The pid of a rank whose end will be reported; 0 for a process that a rank's wrapper has started.
-pid_t NodeAgent::reported_process(const ControlPeer& peer) const {
+pid_t NodeAgent::reported_process(const control::ControlPeer& peer) const {
   if (!events_.will_report) return 0;
-  const pid_t pid = peer_of(peer.connection.fd()).pid;
+  const pid_t pid = control::peer_of(peer.connection.fd()).pid;
   pid_t ancestor = pid;
   for (int level = 0; level < 3; ++level) {  // the keeper, its guard, the launcher
     const std::optional<base::ProcessStat> process = base::stat_of(ancestor);
@@ -226,7 +228,7 @@ void NodeAgent::send_round(LocalRound& round) {
 
 void NodeAgent::send_to_ranks(MessageType type, const base::Bytes& payload) {
   for (auto& [rank, local] : ranks_) {
-    if (local.peer != nullptr && !local.left) local.peer->connection.send_encoded(type, payload);
+    if (local.peer != nullptr && !local.left) local.peer->connection.send_encoded(on_wire(type), payload);
   }
 }
 
@@ -278,8 +280,8 @@ void NodeAgent::fail(const Notice& notice) {
 
 void NodeAgent::answer_causes() {
   if (!failure_) return;
-  for (ControlPeer* const each : asking_) {
-    each->connection.send_encoded(MessageType::failure, encode(*failure_));
+  for (control::ControlPeer* const each : asking_) {
+    each->connection.send_encoded(on_wire(MessageType::failure), encode(*failure_));
     loop_.drop(*each);
   }
   asking_.clear();
@@ -287,9 +289,10 @@ void NodeAgent::answer_causes() {
 
 // ---- from ranks
 
-bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds) {
+bool NodeAgent::dispatch_rank(control::ControlPeer& from, const control::Frame& frame,
+                              std::vector<base::UniqueFd>& fds) {
   if (const auto cause = from.registered ? std::nullopt : decode<Cause>(frame)) {
-    if (events_.on_cause) events_.on_cause(peer_of(from.connection.fd()).pid, cause->pid);
+    if (events_.on_cause) events_.on_cause(control::peer_of(from.connection.fd()).pid, cause->pid);
     asking_.push_back(&from);
     answer_causes();
     return true;
@@ -297,7 +300,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
   if (!from.registered) return handle_as<Join>(from, frame);
   // Before the table has arrived the members are unknown, so contributions can't be gathered.
   const bool early = members_.empty();
-  switch (frame.type) {
+  switch (type_of(frame)) {
     case MessageType::contribution: return !early && handle_as<Contribution>(from, frame);
     case MessageType::share_offer: {
       const auto message = decode<ShareOffer>(frame);
@@ -316,7 +319,7 @@ bool NodeAgent::dispatch_rank(ControlPeer& from, const Frame& frame, std::vector
   }
 }
 
-bool NodeAgent::handle(ControlPeer& from, Join message) {
+bool NodeAgent::handle(control::ControlPeer& from, Join message) {
   const auto refuse = [&from](std::string text) {
     from.connection.send(Refusal({Code::invalid_config, -1, 0, std::move(text)}));
     return false;
@@ -332,8 +335,8 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   }
   // A rank that has executed a program without Runtime::close is lost now, and not when the wait for a report ends.
   const auto earlier = ranks_.find(facts.rank);
-  const bool is_executed =
-      earlier != ranks_.end() && earlier->second.pid != 0 && earlier->second.pid == peer_of(from.connection.fd()).pid;
+  const bool is_executed = earlier != ranks_.end() && earlier->second.pid != 0 &&
+                           earlier->second.pid == control::peer_of(from.connection.fd()).pid;
   if (is_executed || unreported_.contains(facts.rank)) {
     unreported_.erase(facts.rank);
     rank_lost(facts.rank, fmt::format("rank {} ended without Runtime::close", facts.rank), true);
@@ -368,7 +371,7 @@ bool NodeAgent::handle(ControlPeer& from, Join message) {
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& from, Contribution message) {
+bool NodeAgent::handle(control::ControlPeer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
@@ -383,12 +386,12 @@ bool NodeAgent::handle(ControlPeer& from, Contribution message) {
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
+bool NodeAgent::handle(control::ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
   if (fds.size() > 1 || !shares_->admits(local_index_of(from.rank), message)) return false;
-  SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
+  control::SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
   if (shares_->offer(local_index_of(from.rank), message, std::move(fd))) {
     for (const std::size_t seat : shares_->local_indexes(message.round)) {
-      ControlPeer* const peer = ranks_[members_[seat]].peer;
+      control::ControlPeer* const peer = ranks_[members_[seat]].peer;
       if (peer == nullptr) continue;
       for (NodeShares::Part& part : shares_->answer(message.round, seat))
         peer->connection.send(part.message, std::move(part.fds));
@@ -411,7 +414,7 @@ void NodeAgent::fail_share(std::uint64_t round, int left) {
   send_to_ranks(MessageType::round_failed, encode(failed));
 }
 
-bool NodeAgent::handle(ControlPeer& from, MissingQuery message) {
+bool NodeAgent::handle(control::ControlPeer& from, MissingQuery message) {
   message.rank = from.rank;
   if (message.what == MissingQuery::What::share) {
     MissingReply reply{message.id, from.rank, {}};
@@ -429,27 +432,27 @@ bool NodeAgent::handle(ControlPeer& from, MissingQuery message) {
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& from, Abort message) {
+bool NodeAgent::handle(control::ControlPeer& from, Abort message) {
   message.rank = from.rank;
   send_to_store(message);
   fail(message);
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& /*from*/, const Failure& message) {
+bool NodeAgent::handle(control::ControlPeer& /*from*/, const Failure& message) {
   if (message.code != Code::peer_failed || message.rank < 0 || message.rank >= job_size_) return false;
   send_to_store(message);
   fail(message);
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& from, Vote message) {
+bool NodeAgent::handle(control::ControlPeer& from, Vote message) {
   message.voter = {from.rank, ranks_[from.rank].life};
   send_to_store(message);
   return true;
 }
 
-bool NodeAgent::handle(ControlPeer& from, const Goodbye& /*message*/) {
+bool NodeAgent::handle(control::ControlPeer& from, const Goodbye& /*message*/) {
   ranks_[from.rank].left = true;
   send_to_store(Goodbye{from.rank});
   if (shares_) {
@@ -461,15 +464,15 @@ bool NodeAgent::handle(ControlPeer& from, const Goodbye& /*message*/) {
 
 // ---- from the store
 
-bool NodeAgent::dispatch_store(const Frame& frame) {
-  switch (frame.type) {
+bool NodeAgent::dispatch_store(const control::Frame& frame) {
+  switch (type_of(frame)) {
     case MessageType::table: {
       const auto table = decode<Table>(frame);
       if (!table) return false;
       for (const auto& [rank, local] : ranks_) members_.push_back(rank);
       table_ = *table;
       shares_.emplace(members_.size());
-      send_to_ranks(frame.type, frame.payload);
+      send_to_ranks(type_of(frame), frame.payload);
       finish_if_all_left();
       return true;
     }
@@ -477,30 +480,30 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
       const auto result = decode<Result>(frame);
       if (!result) return false;
       rounds_.erase(result->round);
-      send_to_ranks(frame.type, frame.payload);
+      send_to_ranks(type_of(frame), frame.payload);
       return true;
     }
     case MessageType::round_failed: {
       const auto failed = decode<RoundFailed>(frame);
       if (!failed) return false;
       rounds_.erase(failed->round);
-      send_to_ranks(frame.type, frame.payload);
+      send_to_ranks(type_of(frame), frame.payload);
       return true;
     }
     case MessageType::reply: {
       const auto reply = decode<Reply>(frame);
-      return reply && forward(reply->rank, frame.type, frame.payload);
+      return reply && forward(reply->rank, type_of(frame), frame.payload);
     }
     case MessageType::missing_reply: {
       const auto reply = decode<MissingReply>(frame);
-      return reply && forward(reply->rank, frame.type, frame.payload);
+      return reply && forward(reply->rank, type_of(frame), frame.payload);
     }
     case MessageType::decision: {
       const auto decision = decode<DecisionFor>(frame);
       const auto local = decision ? ranks_.find(decision->recipient.rank) : ranks_.end();
       if (local == ranks_.end()) return false;
       return local->second.life != decision->recipient.life ||  // that process has ended
-             forward(decision->recipient.rank, frame.type, frame.payload);
+             forward(decision->recipient.rank, type_of(frame), frame.payload);
     }
     case MessageType::state_query: {
       const auto query = decode<StateQuery>(frame);
@@ -509,14 +512,14 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
     }
     case MessageType::state_reply: {
       const auto reply = decode<StateReply>(frame);
-      return reply && forward(reply->rank, frame.type, frame.payload);
+      return reply && forward(reply->rank, type_of(frame), frame.payload);
     }
     case MessageType::command: {
       const auto command = decode<Command>(frame);
       if (command && events_.on_command) events_.on_command(command->value);
       return command.has_value();
     }
-    case MessageType::lost: send_to_ranks(frame.type, frame.payload); return true;
+    case MessageType::lost: send_to_ranks(type_of(frame), frame.payload); return true;
     case MessageType::failure: {
       const auto failure = decode<Failure>(frame);
       if (failure) fail(*failure);
@@ -526,7 +529,7 @@ bool NodeAgent::dispatch_store(const Frame& frame) {
       const auto refusal = decode<Refusal>(frame);
       const auto found = refusal ? ranks_.find(refusal->rank) : ranks_.end();
       if (found == ranks_.end()) return false;
-      if (ControlPeer* const peer = found->second.peer) {
+      if (control::ControlPeer* const peer = found->second.peer) {
         peer->connection.send(*refusal);
         peer->registered = false;  // its end isn't a failure, because another process is the rank with this number
         loop_.drop(*peer);
@@ -553,7 +556,7 @@ std::vector<base::RankState> NodeAgent::states_of(const std::vector<std::int32_t
 bool NodeAgent::forward(int rank, MessageType type, const base::Bytes& payload) {
   const auto found = ranks_.find(rank);
   if (found == ranks_.end()) return false;
-  if (found->second.peer != nullptr) found->second.peer->connection.send_encoded(type, payload);
+  if (found->second.peer != nullptr) found->second.peer->connection.send_encoded(on_wire(type), payload);
   return true;
 }
 

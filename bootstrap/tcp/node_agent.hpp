@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bootstrap/tcp/node_shares.hpp"
-#include "bootstrap/tcp/peer_loop.hpp"
-#include "bootstrap/tcp/service_thread.hpp"
 #include "runtime/base/node_page.hpp"
+#include "runtime/control/peer_loop.hpp"
+#include "runtime/control/service_thread.hpp"
 
 namespace hmc::bootstrap {
 
@@ -23,7 +23,7 @@ namespace hmc::bootstrap {
 ///
 /// If a rank's connection ends without a goodbye, the rank has failed: the agent raises the abort word and notifies the
 /// store. Owns a thread that sleeps in poll. Only that thread may access members other than the page and `over_`.
-class NodeAgent final : private PeerLoop::Handler {
+class NodeAgent final : private control::PeerLoop::Handler {
  public:
   struct Events {  // called on the agent's thread; must not block
     /// Called when a rank's connection has ended without goodbye, except after report_death for that rank.
@@ -40,8 +40,9 @@ class NodeAgent final : private PeerLoop::Handler {
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.
   /// Doesn't wait for ranks. `store_rank`: the rank that runs the store, or -1; its failure is reported when the store
   /// ends. `check`: called while the store can't be reached; throws to end the wait. `to_store`: a connection to it.
-  static std::unique_ptr<NodeAgent> start(const Secret& secret, const std::string& store, std::string_view node_label,
-                                          int job_size, Events events, base::Deadline deadline, int store_rank = -1,
+  static std::unique_ptr<NodeAgent> start(const control::Secret& secret, const std::string& store,
+                                          std::string_view node_label, int job_size, Events events,
+                                          base::Deadline deadline, int store_rank = -1,
                                           const std::function<void()>& check = nullptr, base::UniqueFd to_store = {});
   ~NodeAgent() override;  ///< stops and joins the thread
 
@@ -62,19 +63,19 @@ class NodeAgent final : private PeerLoop::Handler {
   bool has_goodbye(int rank);
 
   /// The abstract socket's name, for ranks of this job and node.
-  static std::string socket_name(const Secret& secret, std::string_view node_label);
+  static std::string socket_name(const control::Secret& secret, std::string_view node_label);
 
  private:
-  NodeAgent(const Secret& secret, base::UniqueFd listener, ControlConnection store, int job_size, Events events,
-            int store_rank);
+  NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::ControlConnection store, int job_size,
+            Events events, int store_rank);
 
   std::string refusal_of(int socket) override;
-  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(ControlPeer& peer) override;
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer& peer) override;
   int on_turn() override;
 
-  struct Local {                  // a rank of this node
-    ControlPeer* peer = nullptr;  // null: its connection has ended
+  struct Local {                           // a rank of this node
+    control::ControlPeer* peer = nullptr;  // null: its connection has ended
     bool left = false;
     std::uint32_t life = 0;  // the number of its earlier processes
     pid_t pid = 0;           // if its end will be reported, see Events::will_report; else 0
@@ -86,22 +87,22 @@ class NodeAgent final : private PeerLoop::Handler {
   };
 
   // from ranks; each returns false if the message violates the protocol
-  bool dispatch_rank(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>& fds);
-  bool handle(ControlPeer& from, Join message);
-  bool handle(ControlPeer& from, Contribution message);
-  bool handle(ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
-  bool handle(ControlPeer& from, MissingQuery message);
-  bool handle(ControlPeer& from, Abort message);
-  bool handle(ControlPeer& from, const Goodbye& message);
-  bool handle(ControlPeer& from, const Failure& message);
-  bool handle(ControlPeer& from, Vote message);
-  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
+  bool dispatch_rank(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd>& fds);
+  bool handle(control::ControlPeer& from, Join message);
+  bool handle(control::ControlPeer& from, Contribution message);
+  bool handle(control::ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
+  bool handle(control::ControlPeer& from, MissingQuery message);
+  bool handle(control::ControlPeer& from, Abort message);
+  bool handle(control::ControlPeer& from, const Goodbye& message);
+  bool handle(control::ControlPeer& from, const Failure& message);
+  bool handle(control::ControlPeer& from, Vote message);
+  template <typename Message> bool handle_as(control::ControlPeer& from, const control::Frame& frame) {
     auto message = decode<Message>(frame);
     return message && handle(from, *std::move(message));
   }
 
   /// Forwards a request; the store sends the answer.
-  template <typename Message> bool ask_store(ControlPeer& from, const Frame& frame) {
+  template <typename Message> bool ask_store(control::ControlPeer& from, const control::Frame& frame) {
     auto message = decode<Message>(frame);
     if (!message) return false;
     message->rank = from.rank;
@@ -110,7 +111,7 @@ class NodeAgent final : private PeerLoop::Handler {
   }
 
   // from the store
-  bool dispatch_store(const Frame& frame);
+  bool dispatch_store(const control::Frame& frame);
   std::vector<base::RankState> states_of(const std::vector<std::int32_t>& ranks) const;
   bool forward(int rank, MessageType type, const base::Bytes& payload);
 
@@ -126,7 +127,7 @@ class NodeAgent final : private PeerLoop::Handler {
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
   void report_unreported();
-  pid_t reported_process(const ControlPeer& peer) const;
+  pid_t reported_process(const control::ControlPeer& peer) const;
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
@@ -137,9 +138,9 @@ class NodeAgent final : private PeerLoop::Handler {
   int store_rank_;
   Events events_;
   base::NodePage page_;
-  SharedFd page_fd_;
-  PeerLoop loop_;
-  ControlPeer* store_ = nullptr;
+  control::SharedFd page_fd_;
+  control::PeerLoop loop_;
+  control::ControlPeer* store_ = nullptr;
   std::map<int, Local> ranks_;
   std::vector<RankFacts> joining_;  // not yet sent to the store
   std::vector<int> members_;        // empty until the table has arrived
@@ -154,9 +155,9 @@ class NodeAgent final : private PeerLoop::Handler {
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report
   std::set<int> dead_;                    // not those that were replaced
   std::optional<Failure> failure_;
-  std::vector<ControlPeer*> asking_;  // have sent a Cause; answered when failure_ is known
-  Completion over_;
-  Completion all_gone_;
+  std::vector<control::ControlPeer*> asking_;  // have sent a Cause; answered when failure_ is known
+  control::Completion over_;
+  control::Completion all_gone_;
 };
 
 }  // namespace hmc::bootstrap

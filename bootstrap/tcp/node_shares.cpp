@@ -30,7 +30,7 @@ bool NodeShares::admits(std::size_t seat, const ShareOffer& offer) const {
   return found == rounds_.end() || found->second.local_indexes == asked.local_indexes;
 }
 
-bool NodeShares::offer(std::size_t seat, const ShareOffer& offer, SharedFd fd) {
+bool NodeShares::offer(std::size_t seat, const ShareOffer& offer, control::SharedFd fd) {
   Round& round = rounds_[offer.round];
   if (round.local_indexes.empty()) round.local_indexes = local_indexes_of(offer);
   round.offers.resize(round.local_indexes.size());
@@ -47,9 +47,9 @@ std::vector<NodeShares::Part> NodeShares::answer(std::uint64_t number, std::size
   const Round& round = rounds_.at(number);
   const std::size_t own = round.place_of(seat);
   std::vector<Part> parts;
-  for (std::size_t first = 0; first < round.offers.size(); first += most_fds_per_frame) {
+  for (std::size_t first = 0; first < round.offers.size(); first += control::most_fds_per_frame) {
     Part part{{number, {}}, {}};
-    const std::size_t last = std::min(first + most_fds_per_frame, round.offers.size());
+    const std::size_t last = std::min(first + control::most_fds_per_frame, round.offers.size());
     for (std::size_t i = first; i < last; ++i) {
       const Offered& offered = *round.offers[i];
       const What what = !offered.fd ? What::nothing : i == own ? What::your_own : What::descriptor;

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/protocol.hpp"
+#include "runtime/control/connection.hpp"
 
 namespace hmc::bootstrap {
 
@@ -20,11 +20,11 @@ class NodeShares {
   bool admits(std::size_t seat, const ShareOffer& offer) const;
   /// Only for admitted offers. Returns true when all local_indexes have offered: the caller then calls answer() for
   /// each of local_indexes(), and finish().
-  bool offer(std::size_t seat, const ShareOffer& offer, SharedFd fd);
+  bool offer(std::size_t seat, const ShareOffer& offer, control::SharedFd fd);
   /// A part of an answer: one message carries a limited number of descriptors.
   struct Part {
     ShareResult message;
-    std::vector<SharedFd> fds;
+    std::vector<control::SharedFd> fds;
   };
   std::vector<Part> answer(std::uint64_t round, std::size_t seat) const;
   const std::vector<std::uint32_t>& local_indexes(std::uint64_t round) const { return rounds_.at(round).local_indexes; }
@@ -37,7 +37,7 @@ class NodeShares {
  private:
   struct Offered {
     ShareOffer offer;
-    SharedFd fd;  // null: nothing to share
+    control::SharedFd fd;  // null: nothing to share
   };
   struct Round {
     std::vector<std::uint32_t> local_indexes;

@@ -1,4 +1,4 @@
-// The control protocol: messages between ranks, node agents and the store, and the frames that carry them.
+// The control protocol: messages between ranks, node agents and the store.
 //
 //   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote, failure,
 //                    state_query, report; from a process that isn't a rank of this control plane: cause
@@ -19,15 +19,14 @@
 
 #include "bootstrap/bootstrap.hpp"
 #include "bootstrap/membership.hpp"
-#include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/fields.hpp"
 #include "runtime/base/rank_state.hpp"
+#include "runtime/control/frame.hpp"
 
 namespace hmc::bootstrap {
 
 enum class MessageType : std::uint16_t {
-  hello = 1,
-  node_hello,
+  node_hello = 2,
   welcome,
   join,
   page,
@@ -68,79 +67,9 @@ inline constexpr std::size_t longest_value_bytes = 4U << 20;
 /// The maximum total size of all ranks' contributions to one allgather.
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
 /// The maximum payload of a type; nullopt for an unknown type.
-std::optional<std::size_t> payload_limit(MessageType type) noexcept;
-/// The payload limits of a protocol over these connections. compat/ has its own protocol, with types above `hello`.
-using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
-
-// ---- frames
-
-inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 5;
-inline constexpr std::size_t frame_header_bytes = 16;
-inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
-/// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
-inline constexpr std::size_t most_fds_per_frame = 253;
-
-struct Frame {
-  MessageType type{};
-  std::uint16_t fds = 0;  ///< number of descriptors sent with it
-  base::Bytes payload;
-};
-
-/// The MAC covers the direction, so a frame that is reflected to its sender is rejected.
-enum class Direction : std::uint8_t { to_server = 1, to_client = 2 };
-
-enum class FrameFault { none, magic, version, type, length, mac };
-const char* name_of(FrameFault fault) noexcept;
-
-/// Signs with a key, a direction and a counter, so a frame can be neither replayed nor reflected.
-class FrameSealer {
- public:
-  /// Later frames use `key`; the counter restarts at 0.
-  void rekey(const Secret& key, Direction direction) noexcept;
-  /// header {magic 4, version 2, type 2, fds 2, zero 2, length 4}, payload, MAC 32.
-  base::Bytes seal(MessageType type, base::ByteView payload, std::uint16_t fds = 0);
-
- private:
-  Secret key_;
-  Direction direction_{};
-  std::uint64_t counter_ = 0;
-};
-
-/// Consumes received bytes and returns complete, verified frames. The header is checked before memory is allocated for
-/// the payload, and memory grows only with the bytes received. After a fault it returns no more frames.
-class FrameOpener {
- public:
-  explicit FrameOpener(PayloadLimit limit = &payload_limit) noexcept : limit_(limit) {}
-  void rekey(const Secret& key, Direction direction) noexcept;
-  /// While true, only a hello is accepted, because an unauthenticated peer may send no other message.
-  void hello_only(bool yes) noexcept { hello_only_ = yes; }
-  void feed(base::ByteView bytes);
-  std::optional<Frame> next();
-
-  FrameFault fault() const noexcept { return fault_; }
-  std::uint16_t peer_version() const noexcept { return peer_version_; }  ///< after FrameFault::version
-  bool empty() const noexcept { return read_ == buffer_.size(); }
-
- private:
-  struct Header {
-    MessageType type{};
-    std::uint16_t fds = 0;
-    std::uint32_t length = 0;
-  };
-  bool read_header(Header& header);
-  std::nullopt_t fail(FrameFault fault) noexcept;
-
-  PayloadLimit limit_;
-  Secret key_;
-  Direction direction_{};
-  std::uint64_t counter_ = 0;
-  bool hello_only_ = true;
-  base::Bytes buffer_;
-  std::size_t read_ = 0;  // bytes of buffer_ that were returned
-  FrameFault fault_ = FrameFault::none;
-  std::uint16_t peer_version_ = 0;
-};
+std::optional<std::size_t> payload_limit(control::MessageType type) noexcept;
+constexpr control::MessageType on_wire(MessageType type) noexcept { return static_cast<control::MessageType>(type); }
+constexpr MessageType type_of(const control::Frame& frame) noexcept { return static_cast<MessageType>(frame.type); }
 
 // ---- messages
 
@@ -391,8 +320,8 @@ static_assert(base::least_bytes<RankFacts>() == rank_facts_bytes);
 using base::encode;
 
 /// nullopt if the payload isn't exactly one message of this type.
-template <typename Message> std::optional<Message> decode(const Frame& frame) {
-  if (frame.type != Message::type) return std::nullopt;
+template <typename Message> std::optional<Message> decode(const control::Frame& frame) {
+  if (type_of(frame) != Message::type) return std::nullopt;
   return base::decode<Message>(frame.payload);
 }
 

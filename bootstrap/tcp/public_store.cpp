@@ -6,8 +6,8 @@
 #include <hmc/store.hpp>
 
 #include "bootstrap/tcp/shared_store.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/store_client.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc {
 
@@ -18,33 +18,33 @@ using bootstrap::StoreOp;
 
 // ---- StoreService
 
-struct StoreService::Core final : private bootstrap::PeerLoop::Handler {
+struct StoreService::Core final : private control::PeerLoop::Handler {
   Core(const std::string& at, const base::Env& env)
-      : access(bootstrap::Access::of(env, env.secret.empty() ? "hmc store" : "")),
+      : access(control::Access::of(env, env.secret.empty() ? "hmc store" : "")),
         shared(loop),
         loop(access.key, *this, &bootstrap::payload_limit, base::Log(env.log)) {
-    base::UniqueFd listener = bootstrap::listen_tcp(at);
-    address = bootstrap::address_of(listener.get());
+    base::UniqueFd listener = control::listen_tcp(at);
+    address = control::address_of(listener.get());
     loop.add_listener(std::move(listener));
     loop.start("hmc-store");
   }
   ~Core() override { loop.stop(); }
 
   std::string refusal_of(int socket) override {
-    bootstrap::tune_tcp(socket);
+    control::tune_tcp(socket);
     return access.refusal_of(socket);
   }
-  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd>) override {
-    if (!bootstrap::SharedStore::serves(frame.type)) return loop.drop(from);
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd>) override {
+    if (!bootstrap::SharedStore::serves(bootstrap::type_of(frame))) return loop.drop(from);
     shared.on_frame(from, frame);
   }
-  void on_end(bootstrap::ControlPeer& peer) override { shared.on_end(peer); }
+  void on_end(control::ControlPeer& peer) override { shared.on_end(peer); }
   int on_turn() override { return shared.on_turn(); }
 
-  const bootstrap::Access access;
+  const control::Access access;
   std::string address;
   bootstrap::SharedStore shared;
-  bootstrap::PeerLoop loop;  // last: its thread uses the other members
+  control::PeerLoop loop;  // last: its thread uses the other members
 };
 
 StoreService::StoreService(const std::string& address)

@@ -5,25 +5,25 @@
 #include <map>
 #include <string>
 
-#include "bootstrap/tcp/peer_loop.hpp"
 #include "bootstrap/tcp/shared_groups.hpp"
 #include "bootstrap/tcp/shared_rounds.hpp"
 #include "bootstrap/tcp/shared_values.hpp"
+#include "runtime/control/peer_loop.hpp"
 
 namespace hmc::bootstrap {
 
 /// The values stay until the destructor; everything else of a client ends with its connection. Only the loop's thread.
 class SharedStore final : private StoreSink {
  public:
-  explicit SharedStore(PeerLoop& loop);
+  explicit SharedStore(control::PeerLoop& loop);
   /// True if the frame is a client's.
   static bool serves(MessageType type) noexcept { return type == MessageType::store_call; }
-  void on_frame(ControlPeer& from, const Frame& frame);
+  void on_frame(control::ControlPeer& from, const control::Frame& frame);
   /// As PeerLoop::Handler::on_turn.
   int on_turn();
   /// Does nothing if the peer isn't a client.
-  void on_end(ControlPeer& peer);
-  bool has(const ControlPeer& peer) const noexcept { return owners_.contains(&peer); }
+  void on_end(control::ControlPeer& peer);
+  bool has(const control::ControlPeer& peer) const noexcept { return owners_.contains(&peer); }
 
   /// A client that reads nothing for a time is disconnected if it leaves more than this unread, or if large answers to
   /// others wait for its.
@@ -36,12 +36,12 @@ class SharedStore final : private StoreSink {
   void event(StoreOwner to, const StoreEvent& event) override { send(to, event); }
   template <typename Message> void send(StoreOwner to, const Message& message);
 
-  PeerLoop& loop_;
+  control::PeerLoop& loop_;
   int lost_host_s_;
   StoreOwner last_owner_ = 0;
-  std::map<const ControlPeer*, StoreOwner> owners_;
+  std::map<const control::ControlPeer*, StoreOwner> owners_;
   struct Client {
-    ControlPeer* peer = nullptr;
+    control::ControlPeer* peer = nullptr;
     std::uint64_t sent_bytes = 0;  ///< when it was seen to read last
     base::Deadline reads_by = base::Deadline::after(reads_within);
   };

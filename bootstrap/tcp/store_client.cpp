@@ -5,18 +5,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/outage.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc {
 
-using bootstrap::ControlConnection;
 using bootstrap::StoreAnswer;
 using bootstrap::StoreCall;
 using bootstrap::StoreEvent;
 using bootstrap::StoreOp;
+using control::ControlConnection;
 
 namespace {
 
@@ -28,13 +28,14 @@ constexpr auto answer_within = std::chrono::seconds(60);
 }
 
 /// Connects to the store. Throws Error{refused} if it has another key.
-ControlConnection greet(const std::string& address, const bootstrap::Access& access, base::Deadline deadline) {
-  base::UniqueFd socket = bootstrap::connect_tcp(address, deadline);
+ControlConnection greet(const std::string& address, const control::Access& access, base::Deadline deadline) {
+  base::UniqueFd socket = control::connect_tcp(address, deadline);
   if (!access.admits(socket.get()))
     throw Error(Code::invalid_config, "Store::connect",
-                fmt::format("HMC_SECRET isn't set, and {} is another machine", address), bootstrap::same_secret_hint);
+                fmt::format("HMC_SECRET isn't set, and {} is another machine", address), control::same_secret_hint);
   base::detect_lost_host(socket.get(), base::Env::lost_host_s());
-  ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client);
+  ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client,
+                               &bootstrap::payload_limit);
   StoreCall hello;
   hello.op = StoreOp::hello;
   connection.send(hello);
@@ -49,9 +50,9 @@ ControlConnection greet(const std::string& address, const bootstrap::Access& acc
       throw Error(connection.fault_code(), "Store::connect",
                   fmt::format("{} closed the connection{}{}", address, connection.fault().empty() ? "" : ": ",
                               connection.fault()),
-                  bootstrap::same_secret_hint);
+                  control::same_secret_hint);
     if (deadline.expired()) throw Error(Code::timeout, "Store::connect", fmt::format("{} doesn't answer", address));
-    bootstrap::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
+    control::move_or_sleep(connection, std::min(deadline.left_ms(), 100));
   }
 }
 
@@ -66,7 +67,7 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
                 "create a StoreService, and pass its address");
   const auto deadline =
       base::Deadline::after(timeout == job_timeout ? env.timeout_or(base::Env::start_timeout) : timeout);
-  const std::vector<bootstrap::Access> accesses = bootstrap::Access::of_stores(env, address);
+  const std::vector<control::Access> accesses = control::Access::of_stores(env, address);
   for (std::size_t i = 0;; ++i) {
     try {
       return base::make_owned<Client>(greet(address, accesses[i], deadline), accesses[i], env);
@@ -76,7 +77,7 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
   }
 }
 
-Store::Client::Client(ControlConnection connection, const bootstrap::Access& access, const base::Env& env)
+Store::Client::Client(ControlConnection connection, const control::Access& access, const base::Env& env)
     : env_(env),
       access_(access),
       process_(base::this_process()),
@@ -206,7 +207,7 @@ bool Store::Client::unwatch(std::uint64_t number) {
   return true;
 }
 
-void Store::Client::on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame,
+void Store::Client::on_frame(control::ControlPeer& from, const control::Frame& frame,
                              std::vector<base::UniqueFd> /*fds*/) {
   if (const auto event = bootstrap::decode<StoreEvent>(frame)) return on_event(*event);
   auto answer = bootstrap::decode<StoreAnswer>(frame);
@@ -232,7 +233,7 @@ void Store::Client::on_event(const StoreEvent& event) {
   (*watch)(&event);
 }
 
-void Store::Client::on_end(bootstrap::ControlPeer& peer) {
+void Store::Client::on_end(control::ControlPeer& peer) {
   server_ = nullptr;
   std::map<std::uint64_t, std::shared_ptr<OnEvent>> watches;
   {

@@ -12,21 +12,21 @@
 
 #include <hmc/store.hpp>
 
-#include "bootstrap/tcp/access.hpp"
-#include "bootstrap/tcp/peer_loop.hpp"
 #include "bootstrap/tcp/shared_store_messages.hpp"
+#include "runtime/control/access.hpp"
+#include "runtime/control/peer_loop.hpp"
 
 namespace hmc {
 
 /// Threads: any. Callbacks run on the loop's thread.
-class Store::Client final : private bootstrap::PeerLoop::Handler {
+class Store::Client final : private control::PeerLoop::Handler {
  public:
   /// `event` is null when the connection has ended; the watch then exists no more.
   using OnEvent = std::function<void(const bootstrap::StoreEvent* event)>;
 
   /// An authenticated connection whose server has answered the hello. Throws Error.
   static std::shared_ptr<Client> connect(const std::string& address, Timeout timeout);
-  Client(bootstrap::ControlConnection connection, const bootstrap::Access& access, const base::Env& env);
+  Client(control::ControlConnection connection, const control::Access& access, const base::Env& env);
   ~Client() override;
 
   /// Sends the call and waits for its answer. Throws Error: the answer's, or peer_failed, or timeout. `waits`: the
@@ -48,7 +48,7 @@ class Store::Client final : private bootstrap::PeerLoop::Handler {
 
   bool is_connected() const;
   std::chrono::nanoseconds timeout_of(Timeout timeout) const;
-  const bootstrap::Access& access() const noexcept { return access_; }
+  const control::Access& access() const noexcept { return access_; }
   const base::Env& env() const noexcept { return env_; }
 
  private:
@@ -56,15 +56,15 @@ class Store::Client final : private bootstrap::PeerLoop::Handler {
     bool done = false;
     bootstrap::StoreAnswer answer;
   };
-  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(bootstrap::ControlPeer& peer) override;
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer& peer) override;
   void on_event(const bootstrap::StoreEvent& event);
   void post(const std::shared_ptr<bootstrap::StoreCall>& call);
   void require_usable(const char* operation) const;
   bootstrap::StoreAnswer await(const char* operation, std::uint64_t id, std::chrono::nanoseconds timeout, bool waits);
 
   const base::Env env_;
-  const bootstrap::Access access_;
+  const control::Access access_;
   const std::uint64_t process_;
   mutable std::mutex lock_;
   std::condition_variable changed_;
@@ -75,9 +75,9 @@ class Store::Client final : private bootstrap::PeerLoop::Handler {
   std::string why_ended_;
   std::mutex exit_lock_;
   std::map<std::string, std::uint64_t> exit_watches_;
-  bootstrap::ControlPeer* server_ = nullptr;  // only on the loop's thread
+  control::ControlPeer* server_ = nullptr;  // only on the loop's thread
   std::thread::id thread_;
-  bootstrap::PeerLoop loop_;  // last: its thread uses the other members
+  control::PeerLoop loop_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc

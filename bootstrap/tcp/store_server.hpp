@@ -7,17 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/tcp/peer_loop.hpp"
-#include "bootstrap/tcp/service_thread.hpp"
 #include "bootstrap/tcp/shared_store.hpp"
 #include "bootstrap/tcp/store_state.hpp"
+#include "runtime/control/peer_loop.hpp"
+#include "runtime/control/service_thread.hpp"
 
 namespace hmc::bootstrap {
 
 /// One connection per node (its NodeAgent), and one per client of the shared store (<hmc/store.hpp>). Owns a thread
 /// that sleeps in poll. Unknown connections (no valid first message within 2 s, or a wrong MAC) are dropped and
 /// counted. Only its thread may access members other than `over_`.
-class StoreServer final : private PeerLoop::Handler {
+class StoreServer final : private control::PeerLoop::Handler {
  public:
   struct Events {  // called on the server's thread; must not block
     std::function<void(int rank, int exit_code, std::string text)> on_abort;
@@ -31,7 +31,7 @@ class StoreServer final : private PeerLoop::Handler {
   };
   /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces; empty: only connect_here()). Throws
   /// Error.
-  StoreServer(const Secret& secret, int job_size, const std::string& bind, Events events);
+  StoreServer(const control::Secret& secret, int job_size, const std::string& bind, Events events);
   ~StoreServer() override;  ///< stops and joins the thread
 
   /// A connection of an agent in this process, without a network.
@@ -47,40 +47,42 @@ class StoreServer final : private PeerLoop::Handler {
   bool wait_for_all(base::Deadline deadline) { return all_gone_.wait(deadline); }
 
  private:
-  void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(ControlPeer& peer) override;
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer& peer) override;
   int on_turn() override;
 
   // Each returns false if the message violates the protocol.
-  bool handle(ControlPeer& from, const NodeHello& message);
-  bool handle(ControlPeer& from, const Join& message);
-  bool handle(ControlPeer& from, const Contribution& message);
-  bool handle(ControlPeer& from, const Publish& message);
-  bool handle(ControlPeer& from, const Lookup& message);
-  bool handle(ControlPeer& from, const MissingQuery& message);
-  bool handle(ControlPeer& from, const Abort& message);
-  bool handle(ControlPeer& from, const Death& message);
-  bool handle(ControlPeer& from, const Goodbye& message);
-  bool handle(ControlPeer& from, const Failure& message);
-  bool handle(ControlPeer& from, const Vote& message);
-  bool handle(ControlPeer& from, const NoReplacement& message);
-  bool handle(ControlPeer& from, const StateQuery& message);
-  bool handle(ControlPeer& from, const StateReply& message);
-  bool handle(ControlPeer& from, const Report& message);
-  template <typename Message> bool handle_as(ControlPeer& from, const Frame& frame) {
+  bool handle(control::ControlPeer& from, const NodeHello& message);
+  bool handle(control::ControlPeer& from, const Join& message);
+  bool handle(control::ControlPeer& from, const Contribution& message);
+  bool handle(control::ControlPeer& from, const Publish& message);
+  bool handle(control::ControlPeer& from, const Lookup& message);
+  bool handle(control::ControlPeer& from, const MissingQuery& message);
+  bool handle(control::ControlPeer& from, const Abort& message);
+  bool handle(control::ControlPeer& from, const Death& message);
+  bool handle(control::ControlPeer& from, const Goodbye& message);
+  bool handle(control::ControlPeer& from, const Failure& message);
+  bool handle(control::ControlPeer& from, const Vote& message);
+  bool handle(control::ControlPeer& from, const NoReplacement& message);
+  bool handle(control::ControlPeer& from, const StateQuery& message);
+  bool handle(control::ControlPeer& from, const StateReply& message);
+  bool handle(control::ControlPeer& from, const Report& message);
+  template <typename Message> bool handle_as(control::ControlPeer& from, const control::Frame& frame) {
     const auto message = decode<Message>(frame);
     return message && handle(from, *message);
   }
-  bool dispatch(ControlPeer& from, const Frame& frame);
+  bool dispatch(control::ControlPeer& from, const control::Frame& frame);
 
   bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
-  bool lives_at(int rank, const ControlPeer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
-  ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
+  bool lives_at(int rank, const control::ControlPeer& peer) const noexcept {
+    return in_job(rank) && home(rank) == &peer;
+  }
+  control::ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
 
   template <typename Message> void send_to_all(const Message& message) {
     const base::Bytes payload = encode(message);
     for (const auto& peer : loop_.peers()) {
-      if (peer->registered) peer->connection.send_encoded(Message::type, payload);
+      if (peer->registered) peer->connection.send_encoded(on_wire(Message::type), payload);
     }
   }
   void send_replies(const std::vector<Reply>& replies);
@@ -94,8 +96,8 @@ class StoreServer final : private PeerLoop::Handler {
   int lost_host_s_;
   Events events_;
   std::string address_;
-  std::vector<RankFacts> facts_;     // rank -1: hasn't joined
-  std::vector<ControlPeer*> homes_;  // by rank: its node's agent
+  std::vector<RankFacts> facts_;              // rank -1: hasn't joined
+  std::vector<control::ControlPeer*> homes_;  // by rank: its node's agent
   int joined_ = 0;
   std::int32_t registrations_ = 0;
   StoreRounds rounds_;
@@ -113,10 +115,10 @@ class StoreServer final : private PeerLoop::Handler {
   std::optional<PendingReport> report_;
   std::uint64_t reports_ = 0;
   base::Deadline next_report_ = base::Deadline::after({});
-  Completion over_;
-  Completion all_gone_;
+  control::Completion over_;
+  control::Completion all_gone_;
   SharedStore shared_;
-  PeerLoop loop_;  // last: its thread uses the other members
+  control::PeerLoop loop_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc::bootstrap

@@ -15,12 +15,12 @@
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/membership.hpp"
-#include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/hosted_services.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/control/connection.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
@@ -41,7 +41,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   int size() const noexcept override { return job_size_; }
   std::string launcher() const override { return launcher_.empty() ? "by hand (HMC_RANK)" : launcher_; }
   const std::vector<RankFacts>& facts() const noexcept override { return facts_; }
-  std::array<std::byte, 32> wire_key() const override { return key_of_wires(services_->secret()); }
+  std::array<std::byte, 32> wire_key() const override { return control::key_of_wires(services_->secret()); }
   base::NodeLink& node_link() noexcept override { return *this; }
   const base::NodePage& node_page() const noexcept override { return page_; }
 
@@ -100,7 +100,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   }
   void sleep_on_socket(int timeout_ms);
   void read_messages();
-  void handle(const Frame& frame, std::vector<base::UniqueFd> fds);
+  void handle(const control::Frame& frame, std::vector<base::UniqueFd> fds);
   void agent_lost();
   void throw_if_over(const char* operation) { throw_if_over(operation, page_status()); }
   void throw_if_over(const char* operation, const base::Status& page);
@@ -113,7 +113,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
     throw_failure(code, operation, mine_.rank, -1, std::move(text));
   }
 
-  template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
+  template <typename Message> void send(const Message& message, std::vector<control::SharedFd> fds = {}) {
     const std::lock_guard lock(mutex_);
     connection_.send(message, std::move(fds));
   }
@@ -128,7 +128,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   int job_size_;
   int agent_pid_ = 0;
   std::mutex mutex_;  // connection_: abort may be called from any thread
-  ControlConnection connection_;
+  control::ControlConnection connection_;
 
   base::NodePage page_;
   std::vector<RankFacts> facts_;
@@ -168,9 +168,10 @@ TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices>
       services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
-      connection_(services_->reach_agent(env, deadline, check), services_->secret(), ControlConnection::Side::client),
+      connection_(services_->reach_agent(env, deadline, check), services_->secret(),
+                  control::ControlConnection::Side::client, &payload_limit),
       check_(std::move(check)) {
-  agent_pid_ = peer_of(connection_.fd()).pid;
+  agent_pid_ = control::peer_of(connection_.fd()).pid;
   join(deadline);
   check_ = nullptr;
   services_->watch_agent(agent_pid_, facts_, members_, page_);
@@ -288,7 +289,7 @@ std::vector<TcpBootstrap::Received> TcpBootstrap::exchange(const ShareRound& rou
   received_.clear();
   offer.round = round.number;
   offer.local_indexes = round.local_indexes;
-  std::vector<SharedFd> fds;
+  std::vector<control::SharedFd> fds;
   if (fd >= 0) {
     base::UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!copy) {
@@ -509,7 +510,7 @@ void TcpBootstrap::read_messages() {
   std::vector<base::UniqueFd> fds;
   bool ended = false;
   for (;;) {
-    std::optional<Frame> frame;
+    std::optional<control::Frame> frame;
     {
       const std::lock_guard lock(mutex_);
       connection_.write();
@@ -524,8 +525,8 @@ void TcpBootstrap::read_messages() {
   if (ended) agent_lost();
 }
 
-void TcpBootstrap::handle(const Frame& frame, std::vector<base::UniqueFd> fds) {
-  switch (frame.type) {
+void TcpBootstrap::handle(const control::Frame& frame, std::vector<base::UniqueFd> fds) {
+  switch (type_of(frame)) {
     case MessageType::page:
       if (const auto page = decode<Page>(frame); page && fds.size() == 1) {
         page_ = base::NodePage::adopt(base::Segment::map(std::move(fds.front()), base::NodePage::bytes_for(job_size_)),

@@ -15,8 +15,8 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/bytes.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap {
 
@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t longest_report = 64 << 10;
 constexpr std::size_t most_frames = 24;
 
-std::string name_for_errors(const Secret& secret, std::string_view host) {
-  const Secret name = secret.derive({base::as_bytes("hmc uncaught errors"), base::as_bytes(host)});
+std::string name_for_errors(const control::Secret& secret, std::string_view host) {
+  const control::Secret name = secret.derive({base::as_bytes("hmc uncaught errors"), base::as_bytes(host)});
   return "hmc-" + name.hex().substr(0, 32);
 }
 
@@ -73,9 +73,9 @@ bool send_to_hmcrun(const Error& error) {
   detail.rank = -1;  // so that the texts of ranks with the same error are equal
   const UncaughtError report{std::atoi(rank), Error(std::move(detail)).what(), frames_of_the_throw()};
   const base::Bytes bytes = base::encode(report);
-  const Secret key = Secret::from_hex(secret);
-  return bytes.size() <= longest_report &&
-         (send_datagram_unix(name_for_errors(key, node), bytes) || send_datagram_unix(name_for_errors(key, ""), bytes));
+  const control::Secret key = control::Secret::from_hex(secret);
+  return bytes.size() <= longest_report && (control::send_datagram_unix(name_for_errors(key, node), bytes) ||
+                                            control::send_datagram_unix(name_for_errors(key, ""), bytes));
 }
 
 [[noreturn]] void handle_terminate() {
@@ -96,8 +96,8 @@ bool send_to_hmcrun(const Error& error) {
 
 }  // namespace
 
-UncaughtErrors::UncaughtErrors(const Secret& secret, std::string_view host)
-    : socket_(receive_datagrams_unix(name_for_errors(secret, host))) {}
+UncaughtErrors::UncaughtErrors(const control::Secret& secret, std::string_view host)
+    : socket_(control::receive_datagrams_unix(name_for_errors(secret, host))) {}
 
 std::vector<UncaughtError> UncaughtErrors::take() {
   std::vector<UncaughtError> errors;

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/fd.hpp"
 #include "runtime/base/fields.hpp"
+#include "runtime/control/secret.hpp"
 
 namespace hmc::bootstrap {
 
@@ -34,7 +34,7 @@ class UncaughtErrors {
   UncaughtErrors() = default;
   /// `host`: the ranks' HMC_NODE in a part of a job over several hosts, else empty. Without a socket if the system
   /// refuses one.
-  UncaughtErrors(const Secret& secret, std::string_view host);
+  UncaughtErrors(const control::Secret& secret, std::string_view host);
   int fd() const noexcept { return socket_.get(); }  ///< readable if errors may have arrived
   /// Those that have arrived, in order.
   std::vector<UncaughtError> take();

@@ -13,15 +13,15 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::compat {
 
 using base::Status;
-using bootstrap::ControlConnection;
-using bootstrap::Frame;
-using bootstrap::PeerLoop;
+using control::ControlConnection;
+using control::Frame;
+using control::PeerLoop;
 
 namespace {
 
@@ -139,7 +139,7 @@ std::optional<Frame> await_frame(ControlConnection& connection, base::Deadline d
 
 }  // namespace
 
-std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept {
+std::optional<std::size_t> control_limit(control::MessageType type) noexcept {
   switch (static_cast<ControlType>(type)) {
     case ControlType::introduction:
     case ControlType::answer: return 4096;
@@ -163,7 +163,7 @@ status_t to_status(Code code) noexcept {
 
 const Instance& own_instance() {
   static const Instance instance = [] {
-    const auto random = bootstrap::random_bytes();
+    const auto random = control::random_bytes();
     Instance drawn;
     std::copy_n(random.begin(), drawn.size(), drawn.begin());
     return drawn;
@@ -185,9 +185,9 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   const std::lock_guard serving(serving_);
   if (loop_ != nullptr) return;
   auto loop =
-      std::make_unique<bootstrap::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit, log_);
+      std::make_unique<control::PeerLoop>(access_.key, static_cast<PeerLoop::Handler&>(*this), &control_limit, log_);
   if (port != 0 && transport_ != CtrlTransport::tcp) {
-    base::UniqueFd listener = bootstrap::listen_unix(socket_name(access_, ip, port));
+    base::UniqueFd listener = control::listen_unix(socket_name(access_, ip, port));
     if (!listener)
       throw Error(Code::invalid_config, "control",
                   fmt::format("another process of this job listens on {}", with_port(ip, port)));
@@ -195,7 +195,7 @@ void ControlPlane::start(const std::string& ip, std::uint16_t port, const std::s
   }
   if (port != 0 && transport_ != CtrlTransport::uds) {
     try {
-      loop->add_listener(bootstrap::listen_tcp(with_port(ip, port)));
+      loop->add_listener(control::listen_tcp(with_port(ip, port)));
     } catch (const Error& error) {
       // Its hint is about HMC_STORE.
       const bool in_use = error.detail().sys_errno == EADDRINUSE;
@@ -261,7 +261,7 @@ std::string ControlPlane::adopt(const std::string& name, const Instance& instanc
   return {};
 }
 
-void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>) {
+void ControlPlane::on_frame(control::ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>) {
   if (frame.type != type_of(ControlType::introduction)) return loop_->drop(from);
   const auto theirs = decode_introduction(frame.payload);
   if (!theirs) return loop_->drop(from);
@@ -284,8 +284,8 @@ void ControlPlane::on_frame(bootstrap::ControlPeer& from, const Frame& frame, st
 void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const std::string& mine) {
   if (!access_.admits(socket.get()))
     throw Error(access_.has_secret ? Code::refused : Code::invalid_config, "control",
-                fmt::format("{} is on another machine or belongs to another user", name), bootstrap::same_secret_hint);
-  const std::string stated = mine.empty() ? "@" + bootstrap::own_ip(socket.get()) : mine;
+                fmt::format("{} is on another machine or belongs to another user", name), control::same_secret_hint);
+  const std::string stated = mine.empty() ? "@" + control::own_ip(socket.get()) : mine;
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
   connection.send_encoded(type_of(ControlType::introduction),
                           encode(Introduction{own_instance(), closes_of(name), stated}));
@@ -297,7 +297,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
     throw Error(
         Code::refused, "control",
         fmt::format("{} ended the handshake{}{}", name, connection.fault().empty() ? "" : ": ", connection.fault()),
-        bootstrap::same_secret_hint);
+        control::same_secret_hint);
   }
   base::ByteReader in(frame->payload);
   Instance instance{};
@@ -316,7 +316,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
   const auto limit = base::Deadline::after(std::min<std::chrono::nanoseconds>(timeout(), connect_timeout));
   if (!access_.has_secret && is_numeric(ip) && !is_own(ip))
     throw Error(Code::invalid_config, "control", fmt::format("{} is on another machine, and HMC_SECRET isn't set", ip),
-                bootstrap::same_secret_hint);
+                control::same_secret_hint);
   const bool near = transport_ != CtrlTransport::tcp && is_own(ip);
   if (!near && transport_ == CtrlTransport::uds)
     throw Error(Code::unavailable, "control", fmt::format("{} isn't an address of this machine", ip),
@@ -330,7 +330,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
     if (near) {
       // The listener may have bound this IP, or all.
       for (const std::string& bound : {ip, std::string("0.0.0.0"), std::string("::"), std::string()})
-        if (bootstrap::connect_unix(socket_name(access_, bound, port), socket) == bootstrap::ConnectResult::connected)
+        if (control::connect_unix(socket_name(access_, bound, port), socket) == control::ConnectResult::connected)
           return connect(name, std::move(socket), mine.empty() ? "@" + ip : mine);
     }
     if (transport_ == CtrlTransport::uds) {
@@ -340,7 +340,7 @@ void ControlPlane::connect_tcp(const std::string& name, const std::string& ip, s
     try {
       std::chrono::nanoseconds turn = notice.left();
       if (near) turn = std::min<std::chrono::nanoseconds>(turn, std::chrono::milliseconds(20));
-      socket = bootstrap::connect_tcp(with_port(ip, port), base::Deadline::after(turn));
+      socket = control::connect_tcp(with_port(ip, port), base::Deadline::after(turn));
       return connect(name, std::move(socket), mine);
     } catch (const Error& error) {
       if (error.detail().operation == "control") throw;

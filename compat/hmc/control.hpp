@@ -13,13 +13,13 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/access.hpp"
-#include "bootstrap/tcp/peer_loop.hpp"
 #include "compat/hmc/control_link.hpp"
 #include "compat/hmc/socket_file.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/control/access.hpp"
+#include "runtime/control/peer_loop.hpp"
 
 namespace hmc::compat {
 
@@ -35,9 +35,9 @@ inline long long whole_seconds(base::Deadline deadline) {
 }
 
 inline constexpr std::size_t longest_message_bytes = std::size_t{64} << 20;
-std::optional<std::size_t> control_limit(bootstrap::MessageType type) noexcept;
+std::optional<std::size_t> control_limit(control::MessageType type) noexcept;
 
-using bootstrap::Access;
+using control::Access;
 
 /// CTRL_TRANSPORT. automatic: a Unix socket to an address of this machine, TCP to others.
 enum class CtrlTransport { automatic, tcp, uds };
@@ -47,7 +47,7 @@ const Instance& own_instance();
 
 /// The listeners and the links of one process, by the peer's name: "7" for a number, "@10.0.0.1" for an IP. Throws
 /// Error on failures to listen or connect. Threads: any.
-class ControlPlane final : private bootstrap::PeerLoop::Handler {
+class ControlPlane final : private control::PeerLoop::Handler {
  public:
   ControlPlane();
   ~ControlPlane() override;
@@ -76,8 +76,8 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
 
  private:
   std::string refusal_of(int socket) override;
-  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(bootstrap::ControlPeer&) override {}
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer&) override {}
   /// Adds the connection, or returns the reason against it.
   template <typename Take>
   std::string adopt(const std::string& name, const Instance& instance, std::uint64_t peer_closes, Take&& take);
@@ -91,7 +91,7 @@ class ControlPlane final : private bootstrap::PeerLoop::Handler {
   const std::uint16_t port_;
   std::mutex serving_;  // start and stop
   std::unique_ptr<SocketFile> file_;
-  std::unique_ptr<bootstrap::PeerLoop> loop_;
+  std::unique_ptr<control::PeerLoop> loop_;
   std::mutex mutex_;
   bool listens_ = false;
   std::uint16_t listener_port_ = 0;  // 0: no TCP

@@ -12,7 +12,7 @@
 namespace hmc::compat {
 
 using base::Status;
-using bootstrap::ControlConnection;
+using control::ControlConnection;
 
 namespace {
 

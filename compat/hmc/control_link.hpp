@@ -9,17 +9,15 @@
 #include <mutex>
 #include <vector>
 
-#include "bootstrap/tcp/connection.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/control/connection.hpp"
 
 namespace hmc::compat {
 
 /// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
 enum class ControlType : std::uint16_t { introduction = 64, answer, message };
-constexpr bootstrap::MessageType type_of(ControlType type) noexcept {
-  return static_cast<bootstrap::MessageType>(type);
-}
+constexpr control::MessageType type_of(ControlType type) noexcept { return static_cast<control::MessageType>(type); }
 
 inline constexpr int interrupt_poll_ms = 50;  ///< then a wait checks for interrupts
 
@@ -35,7 +33,7 @@ class ControlLink {
   explicit ControlLink(const Instance& instance) : instance_(instance) {}
   const Instance& instance() const noexcept { return instance_; }
   /// `peer_closes`: how often the peer had closed its connections to this process before.
-  void add(bootstrap::ControlConnection connection, std::uint64_t peer_closes);
+  void add(control::ControlConnection connection, std::uint64_t peer_closes);
   bool alive();
   /// The socket that send() uses; -1: none.
   int fd();
@@ -48,10 +46,10 @@ class ControlLink {
 
  private:
   struct Line {
-    Line(bootstrap::ControlConnection opened, std::uint64_t closes)
+    Line(control::ControlConnection opened, std::uint64_t closes)
         : connection(std::move(opened)), peer_closes(closes) {}
     std::mutex mutex;
-    bootstrap::ControlConnection connection;
+    control::ControlConnection connection;
     const std::uint64_t peer_closes;
     std::deque<base::Bytes> unread;  ///< that add() took from the connection; under `mutex`
   };

@@ -9,7 +9,7 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/service_thread.hpp"
+#include "runtime/control/service_thread.hpp"
 
 namespace hmc::compat {
 
@@ -37,7 +37,7 @@ void rest(unsigned idle) noexcept {
 
 DeviceRelay::DeviceRelay(Peers& peers) : peers_(peers), endpoint_(peers.endpoint()) {
   for (std::uint64_t slot = 0; slot < RelayLayout::slots; ++slot) free_slots_.push_back({slot, Deadline::after({})});
-  thread_ = bootstrap::service_thread("hmc-relay", [this] { run(); });
+  thread_ = control::service_thread("hmc-relay", [this] { run(); });
 }
 
 DeviceRelay::~DeviceRelay() {

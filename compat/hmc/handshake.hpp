@@ -15,7 +15,8 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/protocol.hpp"
+#include "runtime/base/fields.hpp"
+#include "runtime/control/frame.hpp"
 
 namespace hmc::compat {
 
@@ -36,8 +37,8 @@ enum class Step : std::uint8_t {
   last = ready
 };
 
-inline constexpr auto handshake_type = static_cast<bootstrap::MessageType>(96);  // not a type of ControlType
-constexpr std::optional<std::size_t> handshake_limit(bootstrap::MessageType type) noexcept {
+inline constexpr auto handshake_type = static_cast<control::MessageType>(96);  // not a type of ControlType
+constexpr std::optional<std::size_t> handshake_limit(control::MessageType type) noexcept {
   return type == handshake_type ? std::optional<std::size_t>(std::size_t{1} << 20) : std::nullopt;
 }
 /// The base of the messages. The first field is the kind of the message.
@@ -104,8 +105,8 @@ struct Ready : StepMessage<Step::ready> {
 };
 
 /// nullopt if the frame isn't exactly this message.
-template <typename Message> std::optional<Message> decode_step(const bootstrap::Frame& frame) {
-  auto message = bootstrap::decode<Message>(frame);
+template <typename Message> std::optional<Message> decode_step(const control::Frame& frame) {
+  auto message = frame.type == Message::type ? base::decode<Message>(frame.payload) : std::nullopt;
   return message && message->step == Message::expected ? std::move(message) : std::nullopt;
 }
 

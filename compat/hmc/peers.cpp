@@ -9,18 +9,18 @@
 #include <cstring>
 #include <iterator>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "compat/hmc/control_words.hpp"
 #include "job/wires.hpp"
 #include "runtime/base/interrupt.hpp"
+#include "runtime/control/socket.hpp"
 #include "runtime/memory/provider.hpp"
 
 namespace hmc::compat {
 
 using base::Deadline;
-using bootstrap::ControlConnection;
-using bootstrap::ControlPeer;
-using bootstrap::Frame;
+using control::ControlConnection;
+using control::ControlPeer;
+using control::Frame;
 using rma::Endpoint;
 
 namespace {
@@ -43,7 +43,7 @@ bool is_unix(int socket) {
 
 template <typename Array> Array random_array() {
   Array array;
-  const auto bytes = bootstrap::random_bytes();
+  const auto bytes = control::random_bytes();
   static_assert(sizeof array <= sizeof bytes);
   std::memcpy(array.data(), bytes.data(), sizeof array);
   return array;
@@ -62,7 +62,7 @@ base::UniqueFd connect_or_log(const std::string& at, Deadline deadline, const ba
   std::string why;
   const auto attempt = [&](Deadline until) {
     try {
-      return bootstrap::connect_tcp(at, until);
+      return control::connect_tcp(at, until);
     } catch (const Error& error) {
       why = error.detail().message;
       if (error.code() != Code::timeout) throw Error(error.code(), "connectTo", why);
@@ -91,10 +91,10 @@ Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fd
       throw Error(
           Code::refused, "connectTo",
           fmt::format("{} closed the connection{}{}", from, connection.fault().empty() ? "" : ": ", connection.fault()),
-          bootstrap::same_secret_hint);
+          control::same_secret_hint);
     }
     if (deadline.expired()) throw Error(Code::timeout, "connectTo", fmt::format("{} doesn't answer", from));
-    bootstrap::move_or_sleep(connection, deadline.left_ms());
+    control::move_or_sleep(connection, deadline.left_ms());
   }
 }
 
@@ -122,7 +122,7 @@ Peers::Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>&
           }(),
           log),
       loop_(access_.key, *this, &handshake_limit, log) {
-  const auto bytes = bootstrap::random_bytes();
+  const auto bytes = control::random_bytes();
   std::memcpy(&nonce_, bytes.data(), sizeof nonce_);
   std::memcpy(endpoint_.control()->base() + Endpoint::nonce_at, &nonce_, sizeof nonce_);
   loop_.start("hmc-peers");
@@ -135,12 +135,12 @@ void Peers::listen(const std::string& ip, std::uint16_t port) {
     const std::lock_guard guard(lock_);
     if (!unix_name_.empty()) throw Error(Code::invalid_config, "initServer", "the server is already running");
   }
-  base::UniqueFd tcp = bootstrap::listen_tcp(address_text({is_wildcard(ip) && ip != "::" ? "" : ip, port}));
-  const std::string bound = bootstrap::address_of(tcp.get());
+  base::UniqueFd tcp = control::listen_tcp(address_text({is_wildcard(ip) && ip != "::" ? "" : ip, port}));
+  const std::string bound = control::address_of(tcp.get());
   const auto actual = static_cast<std::uint16_t>(std::stoi(bound.substr(bound.rfind(':') + 1)));
   std::string name = "hmc-data-";
   for (const std::uint8_t each : random_array<Token>()) name += fmt::format("{:02x}", each);
-  base::UniqueFd local = bootstrap::listen_unix(name);
+  base::UniqueFd local = control::listen_unix(name);
   if (!access_.has_secret && !ip.starts_with("127.") && ip != "::1" && ip != "localhost") {
     log_.warn("initServer: HMC_SECRET isn't set, so {} accepts only processes of this user on this machine",
               address_text({ip, actual}));
@@ -200,7 +200,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
   base::UniqueFd socket = connect_or_log(at, deadline, log_);
   if (!access_.admits(socket.get())) {
     throw Error(Code::invalid_config, "connectTo", fmt::format("HMC_SECRET isn't set, and {} is another machine", at),
-                bootstrap::same_secret_hint);
+                control::same_secret_hint);
   }
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
 
@@ -233,7 +233,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
       request.self_id = ids->self;
       request.peer_id = ids->peer;
     }
-    request.ip = is_wildcard(server_.ip) ? bootstrap::own_ip(connection.fd()) : server_.ip;
+    request.ip = is_wildcard(server_.ip) ? control::own_ip(connection.fd()) : server_.ip;
     request.port = server_.port;
   }
   connection.send(request);
@@ -312,11 +312,11 @@ std::shared_ptr<Peer> Peers::await_connected(const Uid& uid, const PeerName& nam
 Endpoint::Mapped Peers::share_with(const Accepted& accepted, Deadline deadline) {
   base::UniqueFd socket;
   if (!shares_memory_ || accepted.unix_name.empty() ||
-      bootstrap::connect_unix(accepted.unix_name, socket) != bootstrap::ConnectResult::connected ||
+      control::connect_unix(accepted.unix_name, socket) != control::ConnectResult::connected ||
       !access_.admits(socket.get()))
     return {};  // another node, another network namespace or another user
   ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
-  std::vector<bootstrap::SharedFd> mine;
+  std::vector<control::SharedFd> mine;
   ShareMemory memory = own_memory(mine);
   memory.token = accepted.token;
   connection.send(memory, std::move(mine));
@@ -326,7 +326,7 @@ Endpoint::Mapped Peers::share_with(const Accepted& accepted, Deadline deadline) 
   return map(*theirs, fds);
 }
 
-ShareMemory Peers::own_memory(std::vector<bootstrap::SharedFd>& fds) const {
+ShareMemory Peers::own_memory(std::vector<control::SharedFd>& fds) const {
   const auto add = [&](const base::Segment& segment) {
     fds.push_back(std::make_shared<base::UniqueFd>(::fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0)));
     if (!*fds.back()) throw Error(Code::error, "connectTo", "no descriptor is free");
@@ -361,7 +361,7 @@ Endpoint::Mapped Peers::map(const ShareMemory& message, std::vector<base::Unique
 // ---- the server's side, on the service thread
 
 std::string Peers::refusal_of(int socket) {
-  if (!is_unix(socket)) bootstrap::tune_tcp(socket);
+  if (!is_unix(socket)) control::tune_tcp(socket);
   return access_.refusal_of(socket);
 }
 
@@ -441,7 +441,7 @@ void Peers::handle(ControlPeer& from, const ShareMemory& message, std::vector<ba
   if (found == accepting_.end() || !is_unix(from.connection.fd()))
     return refuse(from, Code::refused, "it shares memory for an unknown handshake");
   found->second.mapped = map(message, fds);
-  std::vector<bootstrap::SharedFd> mine;
+  std::vector<control::SharedFd> mine;
   ShareMemory answer = own_memory(mine);
   answer.token = message.token;
   from.connection.send(answer, std::move(mine));

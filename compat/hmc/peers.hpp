@@ -14,11 +14,11 @@
 
 #include <hmc/conn_buffer.hpp>
 
-#include "bootstrap/tcp/peer_loop.hpp"
 #include "compat/hmc/control.hpp"
 #include "compat/hmc/handshake.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/control/peer_loop.hpp"
 #include "runtime/rma/endpoint.hpp"
 
 namespace hmc::compat {
@@ -56,7 +56,7 @@ struct Peer {
 /// this user on this machine connect. If both sides connect at once, the connection of the side with the lower uid
 /// remains.
 /// Threads: any. One service thread accepts connections and detects the end of peers.
-class Peers final : private bootstrap::PeerLoop::Handler {
+class Peers final : private control::PeerLoop::Handler {
  public:
   /// `wires`: the names in order of preference. `channels`: see job::make_open_wires. Throws Error.
   Peers(std::shared_ptr<ConnBuffer> buffer, const std::vector<std::string>& wires, std::size_t channels,
@@ -101,16 +101,16 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   };
 
   std::string refusal_of(int socket) override;
-  void on_frame(bootstrap::ControlPeer& from, const bootstrap::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(bootstrap::ControlPeer& gone) override;
+  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::ControlPeer& gone) override;
   int on_turn() override;
 
-  void handle(bootstrap::ControlPeer& from, const ConnectRequest& request);
-  void handle(bootstrap::ControlPeer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds);
-  void handle(bootstrap::ControlPeer& from, const Commit& message);
-  void refuse(bootstrap::ControlPeer& to, Code code, std::string text);
+  void handle(control::ControlPeer& from, const ConnectRequest& request);
+  void handle(control::ControlPeer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds);
+  void handle(control::ControlPeer& from, const Commit& message);
+  void refuse(control::ControlPeer& to, Code code, std::string text);
   rma::Endpoint::Mapped share_with(const Accepted& accepted, base::Deadline deadline);
-  ShareMemory own_memory(std::vector<bootstrap::SharedFd>& fds) const;
+  ShareMemory own_memory(std::vector<control::SharedFd>& fds) const;
   rma::Endpoint::Mapped map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const;
   static bool answers_to(const Peer& peer, const std::string& ip);
   std::shared_ptr<Peer> with_uid(const Uid& uid) const;
@@ -140,9 +140,9 @@ class Peers final : private bootstrap::PeerLoop::Handler {
   std::string unix_name_;                     // under lock_
 
   // Only on the service thread.
-  std::map<bootstrap::ControlPeer*, Accepting> accepting_;
-  std::map<bootstrap::ControlPeer*, std::shared_ptr<Peer>> links_;
-  bootstrap::PeerLoop loop_;  // last: its thread uses the other members
+  std::map<control::ControlPeer*, Accepting> accepting_;
+  std::map<control::ControlPeer*, std::shared_ptr<Peer>> links_;
+  control::PeerLoop loop_;  // last: its thread uses the other members
 };
 
 }  // namespace hmc::compat

@@ -1,4 +1,4 @@
-// Uses OpenSSL's low-level SHA-256, as bootstrap/tcp/secret.cpp does.
+// Uses OpenSSL's low-level SHA-256, as runtime/control/secret.cpp does.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
 #include "runtime/transport/keystream.hpp"

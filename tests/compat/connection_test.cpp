@@ -12,7 +12,7 @@
 #include <future>
 #include <thread>
 
-#include "bootstrap/tcp/socket.hpp"
+#include "runtime/control/socket.hpp"
 #include "tests/compat/pair.hpp"
 
 namespace hmc::test {
@@ -282,8 +282,8 @@ TEST(UnknownConnections, header_that_announces_4_gib_and_silent_connections_do_n
   server.serve();
   std::vector<base::UniqueFd> strangers;
   for (int i = 0; i < 20; ++i) {
-    strangers.push_back(bootstrap::connect_tcp("127.0.0.1:" + std::to_string(server.port),
-                                               base::Deadline::after(std::chrono::seconds(60))));
+    strangers.push_back(control::connect_tcp("127.0.0.1:" + std::to_string(server.port),
+                                             base::Deadline::after(std::chrono::seconds(60))));
     // The frame header of a hello with a length of 4 GiB - 1; every second process sends nothing.
     const unsigned char header[16] = {'H', 'M', 'C', '1', 3, 0, 1, 0, 0, 0, 0, 0, 255, 255, 255, 255};
     if (i % 2 == 0) {

@@ -413,7 +413,7 @@ TEST_F(CompatControl, a_header_of_four_gigabytes_ends_only_its_connection) {
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ASSERT_EQ(::connect(stranger, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  const unsigned char header[16] = {'H',  'M',  'C',  '1', hmc::bootstrap::protocol_version, 0, 66, 0, 0, 0, 0, 0,
+  const unsigned char header[16] = {'H',  'M',  'C',  '1', hmc::control::protocol_version, 0, 66, 0, 0, 0, 0, 0,
                                     0xff, 0xff, 0xff, 0xff};
   ASSERT_EQ(::send(stranger, header, sizeof header, MSG_NOSIGNAL), 16);
   char byte = 0;

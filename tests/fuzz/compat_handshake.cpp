@@ -9,8 +9,8 @@ using namespace hmc::compat;
 namespace {
 
 template <typename Message> void decode_as(base::ByteView input) {
-  const bootstrap::Frame frame{Message::type, 0, {input.begin(), input.end()}};
-  if (const auto message = decode_step<Message>(frame)) require(bootstrap::encode(*message) == frame.payload);
+  const control::Frame frame{Message::type, 0, {input.begin(), input.end()}};
+  if (const auto message = decode_step<Message>(frame)) require(base::encode(*message) == frame.payload);
 }
 
 }  // namespace
@@ -26,17 +26,17 @@ void run(base::ByteView input) {
 }
 
 void add_seeds(const std::function<void(base::ByteView)>& add) {
-  add(bootstrap::encode(ConnectRequest{}));
-  add(bootstrap::encode(Accepted{}));
-  add(bootstrap::encode(AlreadyConnected{}));
+  add(base::encode(ConnectRequest{}));
+  add(base::encode(Accepted{}));
+  add(base::encode(AlreadyConnected{}));
   Refused refused;
   refused.text = "not now";
-  add(bootstrap::encode(refused));
-  add(bootstrap::encode(ShareMemory{}));
+  add(base::encode(refused));
+  add(base::encode(ShareMemory{}));
   Commit commit;
   commit.mapped = true;
-  add(bootstrap::encode(commit));
-  add(bootstrap::encode(Ready{}));
+  add(base::encode(commit));
+  add(base::encode(Ready{}));
 }
 
 }  // namespace hmc::fuzz

@@ -10,18 +10,18 @@ using namespace hmc::bootstrap;
 
 namespace {
 
-FrameOpener opener_with(const Secret& key, bool hello_only) {
-  FrameOpener opener;
-  opener.rekey(key, Direction::to_server);
+control::FrameOpener opener_with(const control::Secret& key, bool hello_only) {
+  control::FrameOpener opener(&payload_limit);
+  opener.rekey(key, control::Direction::to_server);
   opener.hello_only(hello_only);
   return opener;
 }
 
 /// Without the key no frame is returned, however the bytes are split.
 void feed_as_stranger(base::ByteView bytes) {
-  const Secret key = Secret::from_bytes({});
+  const control::Secret key = control::Secret::from_bytes({});
   for (const bool hello_only : {true, false}) {
-    FrameOpener opener = opener_with(key.derive({base::as_bytes("unknown")}), hello_only);
+    control::FrameOpener opener = opener_with(key.derive({base::as_bytes("unknown")}), hello_only);
     const std::size_t cut = bytes.empty() ? 0 : static_cast<std::size_t>(bytes[0]) % bytes.size();
     opener.feed(bytes.first(cut));
     require(!opener.next());
@@ -32,20 +32,20 @@ void feed_as_stranger(base::ByteView bytes) {
 
 /// A valid frame, the input, a second valid frame. The first is always returned, the last only if the input is empty.
 void feed_between_good_frames(base::ByteView bytes) {
-  const Secret key = Secret::from_bytes({});
-  FrameSealer sealer;
-  sealer.rekey(key, Direction::to_server);
-  FrameOpener opener = opener_with(key, false);
-  opener.feed(sealer.seal(MessageType::goodbye, encode(Goodbye{1})));
+  const control::Secret key = control::Secret::from_bytes({});
+  control::FrameSealer sealer;
+  sealer.rekey(key, control::Direction::to_server);
+  control::FrameOpener opener = opener_with(key, false);
+  opener.feed(sealer.seal(on_wire(MessageType::goodbye), encode(Goodbye{1})));
   opener.feed(bytes);
-  opener.feed(sealer.seal(MessageType::goodbye, encode(Goodbye{2})));
+  opener.feed(sealer.seal(on_wire(MessageType::goodbye), encode(Goodbye{2})));
   require(opener.next().has_value());
   require(opener.next().has_value() == bytes.empty());
 }
 
 /// A decoded message must encode to the same bytes: the decoder neither ignores nor adds any.
 template <typename Message> void decode_as(base::ByteView payload) {
-  const Frame frame{Message::type, 0, {payload.begin(), payload.end()}};
+  const control::Frame frame{on_wire(Message::type), 0, {payload.begin(), payload.end()}};
   if (const auto message = decode<Message>(frame)) require(encode(*message) == frame.payload);
 }
 
@@ -93,10 +93,10 @@ void run(base::ByteView input) {
 
 void add_seeds(const std::function<void(base::ByteView)>& add) {
   for_each_message([&]<typename Message>(Message*) {
-    FrameSealer sealer;
-    sealer.rekey(Secret::from_bytes({}), Direction::to_server);
+    control::FrameSealer sealer;
+    sealer.rekey(control::Secret::from_bytes({}), control::Direction::to_server);
     add(encode(Message{}));
-    add(sealer.seal(Message::type, encode(Message{})));
+    add(sealer.seal(on_wire(Message::type), encode(Message{})));
   });
   Table table;
   table.ranks.resize(3);

@@ -23,6 +23,7 @@ ANY = ["*"]
 ALLOWED = {
     "include/hmc": [],
     "runtime/base": [PUBLIC],
+    "runtime/control": [PUBLIC, "runtime/base"],
     "runtime/memory": [PUBLIC, "runtime/base", "runtime/memory/kernels"],
     "runtime/memory/kernels": [PUBLIC],  # device code and its arguments
     "runtime/memory/vendors": [PUBLIC, "runtime/base", "runtime/memory"],
@@ -48,21 +49,21 @@ ALLOWED = {
     "collectives/schedule": [PUBLIC, "runtime/base"],  # pure: no wire, no window, no clock
     "collectives/schedule/parts": [PUBLIC, "runtime/base", "collectives/schedule"],
     "collectives/schedule/algorithms": [PUBLIC, "runtime/base", "collectives/schedule", "collectives/schedule/parts"],
-    "bootstrap": [PUBLIC, "runtime/base"],  # never transport
-    "bootstrap/tcp": [PUBLIC, "runtime/base", "bootstrap"],
-    "bootstrap/launchers": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp"],
-    "bootstrap/detect": [PUBLIC, "runtime/base", "bootstrap", "bootstrap/tcp", "bootstrap/launchers"],
+    "bootstrap": [PUBLIC, "runtime/base", "runtime/control"],  # never transport
+    "bootstrap/tcp": [PUBLIC, "runtime/base", "runtime/control", "bootstrap"],
+    "bootstrap/launchers": [PUBLIC, "runtime/base", "runtime/control", "bootstrap", "bootstrap/tcp"],
+    "bootstrap/detect": [PUBLIC, "runtime/base", "runtime/control", "bootstrap", "bootstrap/tcp", "bootstrap/launchers"],
     "verify": [PUBLIC, "runtime/base", *SCHEDULE],
     "sim": [PUBLIC, "runtime/base", *SCHEDULE, "collectives/select", "job/machine_model.hpp"],
     "job": ANY,  # the composition root
     "capi": [PUBLIC, "runtime/base"],
     "include/hmc.h": [PUBLIC],  # the older API; mem.h and status.h are other names of it
-    "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "bootstrap/tcp", "job/wires.hpp"],
+    "compat/hmc": [PUBLIC, *CORE, "runtime/transport", "runtime/rma", "runtime/control", "job/wires.hpp"],
     "compat/hamr": [PUBLIC],  # headers that are installed
     "compat/memfabric": [PUBLIC],  # a library of its own
     "job/machine_model.hpp": ANY,  # called by hmcinfo and hmc-sim
     "job/wires.hpp": ANY,  # called by hmcinfo
-    "launcher": [PUBLIC, "runtime/base", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
+    "launcher": [PUBLIC, "runtime/base", "runtime/control", "runtime/topology", "bootstrap", "bootstrap/tcp"],  # never window
     "launcher/info": [PUBLIC, *CORE, "bootstrap", "bootstrap/detect", "launcher",
                       *SCHEDULE, "collectives/select", "job/machine_model.hpp", "job/wires.hpp"],
     "examples": [PUBLIC],
@@ -81,7 +82,7 @@ LIBRARIES = {
     "uct/": ["runtime/transport/am/ucx", "tests"],
     "ucs/": ["runtime/transport/am/ucx", "tests"],
     "pmix.h": ["bootstrap/launchers"],
-    "openssl/": ["bootstrap", "runtime/base/tls.cpp", "runtime/transport/keystream.cpp", "tests"],
+    "openssl/": ["runtime/control", "runtime/base/tls.cpp", "runtime/transport/keystream.cpp", "tests"],
     "CLI/": ["launcher", "verify", "sim", "bench"],
     "nanobind/": ["python"],
     "nlohmann/": ["launcher", "sim", "bench", "tests", "collectives/select"],

@@ -15,10 +15,10 @@
 
 #include <hmc/store.hpp>
 
-#include "bootstrap/tcp/connection.hpp"
 #include "bootstrap/tcp/shared_store_messages.hpp"
 #include "bootstrap/tcp/store_client.hpp"
 #include "members.hpp"
+#include "runtime/control/connection.hpp"
 #include "tests/compat/processes.hpp"
 #include "tests/support/code_of.hpp"
 
@@ -477,20 +477,20 @@ TEST_F(StoreFailure, values_survive_the_loss_of_all_clients) {
 }
 
 TEST_F(StoreFailure, a_client_that_sends_a_malformed_call_is_disconnected) {
-  using bootstrap::ControlConnection;
-  const auto access = bootstrap::Access::of(base::Env::from_process(), "hmc store");
+  using control::ControlConnection;
+  const auto access = control::Access::of(base::Env::from_process(), "hmc store");
   for (const bool says_hello : {false, true}) {
-    ControlConnection bad(bootstrap::connect_tcp(service.address(), base::Deadline::after(long_enough)), access.key,
-                          ControlConnection::Side::client);
+    ControlConnection bad(control::connect_tcp(service.address(), base::Deadline::after(long_enough)), access.key,
+                          ControlConnection::Side::client, &bootstrap::payload_limit);
     bootstrap::StoreCall hello;
     hello.op = bootstrap::StoreOp::hello;
     if (says_hello) bad.send(hello);
-    bad.send_encoded(bootstrap::MessageType::store_call, base::Bytes(13, std::byte{0xee}));
+    bad.send_encoded(bootstrap::on_wire(bootstrap::MessageType::store_call), base::Bytes(13, std::byte{0xee}));
     std::vector<base::UniqueFd> fds;
     const auto deadline = base::Deadline::after(long_enough);
     while (!bad.ended() && !deadline.expired()) {
       (void)bad.next(fds);
-      bootstrap::move_or_sleep(bad, 10);
+      control::move_or_sleep(bad, 10);
     }
     EXPECT_TRUE(bad.ended());
   }
@@ -499,13 +499,13 @@ TEST_F(StoreFailure, a_client_that_sends_a_malformed_call_is_disconnected) {
 }
 
 TEST_F(StoreFailure, a_connection_with_another_secret_is_refused) {
-  base::UniqueFd stranger = bootstrap::connect_tcp(service.address(), base::Deadline::after(long_enough));
-  bootstrap::ControlConnection connection(std::move(stranger), bootstrap::Secret::random(),
-                                          bootstrap::ControlConnection::Side::client);
+  base::UniqueFd stranger = control::connect_tcp(service.address(), base::Deadline::after(long_enough));
+  control::ControlConnection connection(std::move(stranger), control::Secret::random(),
+                                        control::ControlConnection::Side::client, &bootstrap::payload_limit);
   std::vector<base::UniqueFd> fds;
   while (!connection.ended()) {
     (void)connection.next(fds);
-    bootstrap::move_or_sleep(connection, 10);
+    control::move_or_sleep(connection, 10);
   }
   EXPECT_EQ(service.refused_connections(), 1U);
   EXPECT_EQ(code_of([] { (void)Store::connect("127.0.0.1:1", 100ms); }), Code::timeout);

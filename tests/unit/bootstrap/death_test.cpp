@@ -143,7 +143,7 @@ TEST(RankDeath, death_without_a_launcher_reaches_other_nodes) { expect_by_hand(3
 TEST(RankDeath, death_of_the_serving_rank_is_detected) { expect_by_hand(0, {0, 0, 0}); }
 TEST(RankDeath, death_of_the_store_rank_reaches_other_nodes) { expect_by_hand(0, {0, 1, 1}); }
 
-base::Env launched(int rank, const Shape& shape, const std::string& store, const Secret& secret) {
+base::Env launched(int rank, const Shape& shape, const std::string& store, const control::Secret& secret) {
   base::Env env = by_hand(rank, shape.size, store, shape.node_of(rank));
   env.secret = secret.hex();
   env.launcher = "test";
@@ -151,7 +151,7 @@ base::Env launched(int rank, const Shape& shape, const std::string& store, const
 }
 
 struct Servers {
-  Servers(const Shape& shape, const std::string& address, const Secret& secret)
+  Servers(const Shape& shape, const std::string& address, const control::Secret& secret)
       : store(secret, shape.size, address, {}) {
     for (int node = 0; node < shape.nodes; ++node) {
       NodeAgent::Events events;
@@ -181,7 +181,7 @@ struct Servers {
 TEST(RankDeath, death_of_a_launched_rank_is_detected_by_its_socket) {
   expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
-    const Secret secret = Secret::random();
+    const control::Secret secret = control::Secret::random();
     const std::string address = free_address();
     Processes processes;
     for (int rank = 0; rank < 4; ++rank) processes.start(launched(rank, shape, address, secret));
@@ -196,7 +196,7 @@ TEST(RankDeath, death_of_a_launched_rank_is_detected_by_its_socket) {
 TEST(RankDeath, death_reported_by_the_launcher_reaches_all_ranks) {
   expect_quick_news([] {
     const Shape shape{Kind::tcp, 4, 2};
-    const Secret secret = Secret::random();
+    const control::Secret secret = control::Secret::random();
     const std::string address = free_address();
     Processes processes;
     for (int rank = 0; rank < 4; ++rank) processes.start(launched(rank, shape, address, secret));
@@ -262,7 +262,7 @@ TEST(RankDeath, abort_is_reported_to_the_launcher) {
   const Shape shape{Kind::tcp, 2, 2};
   std::mutex mutex;
   std::vector<std::tuple<int, int, std::string>> aborts;
-  const Secret secret = Secret::random();
+  const control::Secret secret = control::Secret::random();
   StoreServer::Events events;
   events.on_abort = [&](int rank, int exit_code, std::string text) {
     const std::lock_guard lock(mutex);

@@ -9,7 +9,7 @@
 
 #include "bootstrap/launchers/pmi1.hpp"
 #include "bootstrap/tcp/local_value.hpp"
-#include "bootstrap/tcp/socket.hpp"
+#include "runtime/control/socket.hpp"
 #include "test_job.hpp"
 
 namespace hmc::bootstrap::test {
@@ -35,7 +35,7 @@ Error error_of_rank_1(const base::Env& zero, const base::Env& one) {
 }
 
 TEST(JoinOverStore, secret_of_the_user_is_not_published) {
-  const std::string secret = Secret::random().hex();
+  const std::string secret = control::Secret::random().hex();
   MemoryStore memory;
   KeyValueStore store = memory.store();
   std::string published;
@@ -51,7 +51,7 @@ TEST(JoinOverStore, secret_of_the_user_is_not_published) {
 }
 
 TEST(JoinOverStore, ranks_with_and_without_a_secret_are_rejected) {
-  const std::string secret = Secret::random().hex();
+  const std::string secret = control::Secret::random().hex();
   EXPECT_THAT(error_of_rank_1(with_secret(secret, 500), with_secret("")).what(),
               HasSubstr("is set for rank 0 and not for this rank"));
   EXPECT_THAT(error_of_rank_1(with_secret("", 500), with_secret(secret)).what(),
@@ -132,7 +132,7 @@ TEST(JoinOverStore, ranks_outside_the_job_and_stores_without_functions_are_rejec
 }
 
 TEST(JoinOverStore, jobs_with_one_hmc_secret_run_at_the_same_time) {
-  const std::string secret = Secret::random().hex();
+  const std::string secret = control::Secret::random().hex();
   MemoryStore first, second;
   const KeyValueStore outer = first.store(), inner = second.store();
   const auto one = join_over(outer, 0, 1, with_secret(secret));
@@ -145,16 +145,16 @@ TEST(JoinOverStore, jobs_with_one_hmc_secret_run_at_the_same_time) {
 
 TEST(ConnectTcp, first_address_that_accepts_is_used) {
   const std::string closed = free_address();
-  const base::UniqueFd listener = listen_tcp("127.0.0.1:0");
-  const std::string open = address_of(listener.get());
-  EXPECT_TRUE(connect_tcp(closed + "," + open, soon()));
-  EXPECT_TRUE(connect_tcp("no-such-host.invalid:1," + open, soon()));
-  EXPECT_EQ(error_of([&] { (void)connect_tcp(closed + "," + closed, in_ms(20)); }).code(), Code::timeout);
+  const base::UniqueFd listener = control::listen_tcp("127.0.0.1:0");
+  const std::string open = control::address_of(listener.get());
+  EXPECT_TRUE(control::connect_tcp(closed + "," + open, soon()));
+  EXPECT_TRUE(control::connect_tcp("no-such-host.invalid:1," + open, soon()));
+  EXPECT_EQ(error_of([&] { (void)control::connect_tcp(closed + "," + closed, in_ms(20)); }).code(), Code::timeout);
 }
 
 TEST(LocalValue, arrives_whole_while_it_is_offered) {
   const std::string name = free_address();
-  const Secret secret = Secret::random();
+  const control::Secret secret = control::Secret::random();
   base::Bytes value(LocalValue::longest);
   for (std::size_t i = 0; i < value.size(); ++i) value[i] = static_cast<std::byte>(i * 7 + i / 256);
   EXPECT_FALSE(LocalValue::fetch(secret, name, in_ms(20)).has_value());
@@ -162,7 +162,7 @@ TEST(LocalValue, arrives_whole_while_it_is_offered) {
     const LocalValue offer(secret, name, value);
     for (int time = 0; time < 3; ++time) EXPECT_EQ(LocalValue::fetch(secret, name, soon()), value);
     EXPECT_EQ(error_of([&] { const LocalValue second(secret, name, value); }).code(), Code::invalid_config);
-    EXPECT_FALSE(LocalValue::fetch(Secret::random(), name, in_ms(20)).has_value());
+    EXPECT_FALSE(LocalValue::fetch(control::Secret::random(), name, in_ms(20)).has_value());
   }
   EXPECT_FALSE(LocalValue::fetch(secret, name, in_ms(20)).has_value());
 }

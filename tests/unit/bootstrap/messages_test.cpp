@@ -7,17 +7,17 @@ namespace {
 
 template <typename Message> Message through_the_wire(const Message& message) {
   const base::Bytes payload = encode(message);
-  EXPECT_LE(payload.size(), *payload_limit(Message::type));
-  const auto back = decode<Message>(Frame{Message::type, 0, payload});
+  EXPECT_LE(payload.size(), *payload_limit(on_wire(Message::type)));
+  const auto back = decode<Message>(control::Frame{on_wire(Message::type), 0, payload});
   EXPECT_TRUE(back);
   // Neither a shorter nor a longer payload is accepted.
   for (std::size_t length = 0; length < payload.size(); ++length) {
-    EXPECT_FALSE(decode<Message>(
-        Frame{Message::type, 0, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}}));
+    EXPECT_FALSE(decode<Message>(control::Frame{
+        on_wire(Message::type), 0, {payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(length)}}));
   }
   base::Bytes longer = payload;
   longer.push_back({});
-  EXPECT_FALSE(decode<Message>(Frame{Message::type, 0, longer}));
+  EXPECT_FALSE(decode<Message>(control::Frame{on_wire(Message::type), 0, longer}));
   EXPECT_EQ(encode(*back), payload);
   return *back;
 }
@@ -87,19 +87,20 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
 }
 
 TEST(Messages, message_types_are_distinguished) {
-  EXPECT_FALSE(decode<Abort>(Frame{MessageType::failure, 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
+  EXPECT_FALSE(
+      decode<Abort>(control::Frame{on_wire(MessageType::failure), 0, encode(Abort({Code::aborted, 1, 2, "text"}))}));
 }
 
 TEST(Messages, count_beyond_the_input_allocates_nothing) {
   base::ByteWriter out;
   out.number(std::uint32_t{0xffffffff});  // announces 2^32 - 1 ranks without any data
-  EXPECT_FALSE(decode<Table>(Frame{MessageType::table, 0, out.take()}));
+  EXPECT_FALSE(decode<Table>(control::Frame{on_wire(MessageType::table), 0, out.take()}));
 }
 
 TEST(Messages, invalid_enum_value_is_rejected) {
   base::Bytes payload = encode(Contribution{9, RoundKind::barrier, {}});
   payload[8] = std::byte{2};
-  EXPECT_FALSE(decode<Contribution>(Frame{MessageType::contribution, 0, payload}));
+  EXPECT_FALSE(decode<Contribution>(control::Frame{on_wire(MessageType::contribution), 0, payload}));
 }
 
 }  // namespace

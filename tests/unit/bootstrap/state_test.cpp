@@ -69,8 +69,8 @@ TEST(NodeShares, large_shares_are_split_for_the_kernel) {
   std::size_t next = 0;
   std::size_t fds = 0;
   for (const NodeShares::Part& part : shares.answer(1, 300)) {
-    EXPECT_LE(part.fds.size(), most_fds_per_frame);
-    EXPECT_LE(encode(part.message).size(), *payload_limit(MessageType::share_result));
+    EXPECT_LE(part.fds.size(), control::most_fds_per_frame);
+    EXPECT_LE(encode(part.message).size(), *payload_limit(on_wire(MessageType::share_result)));
     fds += part.fds.size();
     for (const auto& item : part.message.items) {
       const auto expected = next == 5     ? ShareResult::What::nothing

@@ -9,8 +9,8 @@
 
 #include "bootstrap/inproc.hpp"
 #include "bootstrap/launchers/join_over.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "runtime/control/socket.hpp"
 
 namespace hmc::bootstrap::test {
 
@@ -58,20 +58,20 @@ std::vector<Shape> some_shapes() {
 std::string free_address() {
   // A loopback address of this process: tests that run in parallel can't take its port before it is used.
   const auto pid = static_cast<unsigned>(::getpid());
-  return address_of(
-      listen_tcp(fmt::format("127.{}.{}.{}:0", 1 + (pid >> 16 & 0x7fU), pid >> 8 & 0xffU, pid & 0xffU)).get());
+  return control::address_of(
+      control::listen_tcp(fmt::format("127.{}.{}.{}:0", 1 + (pid >> 16 & 0x7fU), pid >> 8 & 0xffU, pid & 0xffU)).get());
 }
 
 bool has_ipv6() {
   try {
-    (void)listen_tcp("[::1]:0");
+    (void)control::listen_tcp("[::1]:0");
     return true;
   } catch (const Error&) {
     return false;
   }
 }
 
-TestServers::TestServers(const Shape& shape, Secret secret) : shape_(shape), secret_(secret) {
+TestServers::TestServers(const Shape& shape, control::Secret secret) : shape_(shape), secret_(secret) {
   const std::string bind = shape.kind == Kind::tcp6 ? "[::1]:0" : "127.0.0.1:0";
   store_ = std::make_unique<StoreServer>(secret_, shape.size, bind, StoreServer::Events{});
   for (int node = 0; node < shape.nodes; ++node) {

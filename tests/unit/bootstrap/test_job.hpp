@@ -46,15 +46,15 @@ bool has_ipv6();
 /// Serves the store and an agent per node, as hmcrun does (Kind::tcp, tcp6).
 class TestServers {
  public:
-  explicit TestServers(const Shape& shape, Secret secret = Secret::random());
+  explicit TestServers(const Shape& shape, control::Secret secret = control::Secret::random());
   base::Env env(int rank) const;
   StoreServer& store() { return *store_; }
   NodeAgent& agent(int node) { return *agents_[static_cast<std::size_t>(node)]; }
-  const Secret& secret() const { return secret_; }
+  const control::Secret& secret() const { return secret_; }
 
  private:
   Shape shape_;
-  Secret secret_;
+  control::Secret secret_;
   std::unique_ptr<StoreServer> store_;
   std::vector<std::unique_ptr<NodeAgent>> agents_;
 };

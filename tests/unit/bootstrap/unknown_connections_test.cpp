@@ -5,10 +5,10 @@
 
 #include <thread>
 
-#include "bootstrap/tcp/connection.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
 #include "runtime/base/interfaces.hpp"
+#include "runtime/control/connection.hpp"
+#include "runtime/control/socket.hpp"
 #include "test_job.hpp"
 
 namespace hmc::bootstrap::test {
@@ -24,8 +24,8 @@ bool ends(int socket) {
   std::array<std::byte, 4096> chunk;
   std::vector<base::UniqueFd> none;
   while (!deadline.expired()) {
-    const Io io = receive_some(socket, chunk, none).io;
-    if (io == Io::ended || io == Io::failed) return true;
+    const control::Io io = control::receive_some(socket, chunk, none).io;
+    if (io == control::Io::ended || io == control::Io::failed) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;
@@ -56,16 +56,20 @@ TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
   std::string first;
   testing::internal::CaptureStderr();
   base::ByteWriter huge;
-  huge.number(frame_magic).number(protocol_version).number(MessageType::hello).number(0).number(0x7fffffff);
+  huge.number(control::frame_magic)
+      .number(control::protocol_version)
+      .number(control::MessageType::hello)
+      .number(0)
+      .number(0x7fffffff);
   const base::Bytes header = huge.take();
   const std::string_view texts[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
                                     base::as_text(header)};
   std::size_t count = 0;
   for (const std::string_view text : texts) {
-    const base::UniqueFd socket = connect_tcp(servers.store().address(), soon());
+    const base::UniqueFd socket = control::connect_tcp(servers.store().address(), soon());
     if (first.empty()) first = own_address(socket.get());
     const std::string padded = std::string(text) + std::string(16, '\0');
-    (void)send_some(socket.get(), base::as_bytes(padded), {});
+    (void)control::send_some(socket.get(), base::as_bytes(padded), {});
     EXPECT_TRUE(ends(socket.get()));
     wait_for_unknown_connections(servers.store(), ++count);
   }
@@ -78,7 +82,7 @@ TEST(UnknownConnection, garbage_is_dropped_and_counted_and_the_job_continues) {
 TEST(UnknownConnection, silent_connection_is_dropped_after_two_seconds) {
   TestServers servers(two_ranks);
   const auto start = base::Clock::now();
-  const base::UniqueFd silent = connect_tcp(servers.store().address(), soon());
+  const base::UniqueFd silent = control::connect_tcp(servers.store().address(), soon());
   expect_a_working_job(servers);  // meanwhile
   EXPECT_TRUE(ends(silent.get()));
   EXPECT_GE(base::Clock::now() - start, std::chrono::milliseconds(1900));
@@ -93,10 +97,10 @@ TEST(UnknownConnection, many_silent_and_slow_connections_delay_no_rank) {
     TestServers servers(two_ranks);
     std::vector<base::UniqueFd> silent, slow;
     for (std::size_t i = 0; i < count; ++i) {
-      silent.push_back(connect_tcp(servers.store().address(), soon()));
-      slow.push_back(connect_tcp(servers.store().address(), soon()));
+      silent.push_back(control::connect_tcp(servers.store().address(), soon()));
+      slow.push_back(control::connect_tcp(servers.store().address(), soon()));
       const std::byte first{'H'};  // of a hello that never gets complete
-      (void)send_some(slow.back().get(), {&first, 1}, {});
+      (void)control::send_some(slow.back().get(), {&first, 1}, {});
     }
     expect_a_working_job(servers);
     in_time = servers.store().unknown_connections() == 0;
@@ -109,8 +113,8 @@ TEST(UnknownConnection, many_silent_and_slow_connections_delay_no_rank) {
 
 TEST(UnknownConnection, connection_with_a_different_secret_is_rejected) {
   TestServers servers(two_ranks);
-  const Error error =
-      error_of([&] { (void)NodeAgent::start(Secret::random(), servers.store().address(), "x", 2, {}, soon()); });
+  const Error error = error_of(
+      [&] { (void)NodeAgent::start(control::Secret::random(), servers.store().address(), "x", 2, {}, soon()); });
   EXPECT_EQ(error.code(), Code::refused);
   EXPECT_THAT(error.what(), HasSubstr("HMC_SECRET"));
   wait_for_unknown_connections(servers.store(), 1);
@@ -120,7 +124,7 @@ TEST(UnknownConnection, connection_with_a_different_secret_is_rejected) {
 TEST(UnknownConnection, rank_with_a_different_secret_gets_the_reason) {
   TestServers servers(two_ranks);
   base::Env env = servers.env(0);
-  env.secret = Secret::random().hex();
+  env.secret = control::Secret::random().hex();
   const Error error = error_of([&] { (void)join_tcp(env, soon()); });
   EXPECT_EQ(error.code(), Code::refused);
   EXPECT_THAT(error.what(), HasSubstr("HMC_SECRET"));
@@ -176,24 +180,25 @@ TEST(UnknownConnection, second_agent_of_a_node_is_rejected) {
   TestServers servers(two_ranks);
   EXPECT_EQ(NodeAgent::start(servers.secret(), servers.store().address(), "0", 2, {}, soon()), nullptr);
   EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(servers.secret(), "1"));
-  EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(Secret::random(), "0"));
+  EXPECT_NE(NodeAgent::socket_name(servers.secret(), "0"), NodeAgent::socket_name(control::Secret::random(), "0"));
 }
 
 TEST(UnknownConnection, agent_without_a_store_fails_at_its_deadline) {
   const std::string store = free_address();
-  const Error error = error_of([&] { (void)NodeAgent::start(Secret::random(), store, "x", 2, {}, in_ms(50)); });
+  const Error error =
+      error_of([&] { (void)NodeAgent::start(control::Secret::random(), store, "x", 2, {}, in_ms(50)); });
   EXPECT_EQ(error.code(), Code::timeout);
   EXPECT_THAT(error.what(), HasSubstr("no store at " + store));
 }
 
 TEST(Address, invalid_addresses_are_rejected) {
   for (const char* bad : {"", "host", "host:", "host:x", "host:70000", "::1:5", "127.0.0.1"}) {
-    EXPECT_EQ(error_of([&] { (void)listen_tcp(bad); }).code(), Code::invalid_config) << bad;
+    EXPECT_EQ(error_of([&] { (void)control::listen_tcp(bad); }).code(), Code::invalid_config) << bad;
   }
 }
 
 TEST(Address, all_interfaces_support_both_families) {
-  const Secret secret = Secret::random();
+  const control::Secret secret = control::Secret::random();
   StoreServer store(secret, 1, ":0", {});
   const std::string port = store.address().substr(store.address().rfind(':'));
   std::vector<std::string> hosts{"127.0.0.1"};

@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/user_secret.hpp"
+#include "runtime/control/user_secret.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ struct UserSecret : testing::Test {
   }
   /// The error names the file, `why` and the variable that makes it unnecessary.
   void expect_refused(const std::string& why) const {
-    const Error error = error_of([] { (void)user_secret(); });
+    const Error error = error_of([] { (void)control::user_secret(); });
     EXPECT_EQ(error.code(), Code::invalid_config);
     EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(file()), HasSubstr(why), HasSubstr("HMC_SECRET")));
   }
@@ -55,7 +55,8 @@ TEST_F(UserSecret, is_the_same_for_processes_that_make_it_at_once) {
   for (int i = 0; i < processes; ++i)
     children.push_back(std::make_unique<Child>([&] {
       (void)start.get();
-      checked.put(std::to_integer<int>(user_secret().key()[0]) | std::to_integer<int>(user_secret().key()[31]) << 8);
+      checked.put(std::to_integer<int>(control::user_secret().key()[0]) |
+                  std::to_integer<int>(control::user_secret().key()[31]) << 8);
       return true;
     }));
   for (int i = 0; i < processes; ++i) start.put(0);
@@ -102,13 +103,13 @@ TEST_F(UserSecret, file_with_other_contents_is_refused) {
 
 TEST_F(UserSecret, is_never_in_a_folder_that_others_can_open_or_that_is_a_link) {
   ASSERT_EQ(::chmod(folder.c_str(), 0710), 0);
-  (void)user_secret();  // in another folder
+  (void)control::user_secret();  // in another folder
   EXPECT_FALSE(std::filesystem::exists(file()));
   ASSERT_EQ(::chmod(folder.c_str(), 0700), 0);
   const std::string link = folder + "-link";
   ASSERT_EQ(::symlink(folder.c_str(), link.c_str()), 0);
   const ScopedEnv linked("XDG_RUNTIME_DIR", link);
-  (void)user_secret();
+  (void)control::user_secret();
   EXPECT_FALSE(std::filesystem::exists(file()));
   std::filesystem::remove(link);
 }
@@ -120,7 +121,7 @@ TEST_F(UserSecret, folder_in_tmp_that_another_user_has_made_is_refused) {
   ASSERT_EQ(::mkdir(made.c_str(), 0777), 0);
   ASSERT_EQ(::chmod(made.c_str(), 0777), 0);
   const auto text_as_user = [&] {
-    return ::setuid(user) == 0 ? std::string(error_of([] { (void)user_secret(); }).what()) : std::string();
+    return ::setuid(user) == 0 ? std::string(error_of([] { (void)control::user_secret(); }).what()) : std::string();
   };
   Child other([&] { return text_as_user().find("belongs to user 0") != std::string::npos; });
   EXPECT_TRUE(other.join());
@@ -137,7 +138,7 @@ TEST_F(UserSecret, local_job_without_it_is_refused_unless_every_rank_has_a_secre
   const Error error = error_of([] { (void)make_local("job", {}); });
   EXPECT_EQ(error.code(), Code::invalid_config);
   EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(file()), HasSubstr("mode 0640"), HasSubstr("HMC_SECRET")));
-  const std::string job = free_address(), given = Secret::random().hex();
+  const std::string job = free_address(), given = control::Secret::random().hex();
   Child rank_1([&] { return make_local(job, given)->fetch(soon()) == "record"; });
   const auto rank_0 = make_local(job, given);
   rank_0->publish("record", soon());

@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/socket.hpp"
+#include "runtime/control/socket.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -20,11 +20,11 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/protocol.hpp"
+#include "runtime/control/frame.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 // ---- TCP
 
@@ -358,4 +358,4 @@ IoResult receive_some(int socket, std::span<std::byte> into, std::vector<base::U
   return {Io::some, static_cast<std::size_t>(got), 0};
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

@@ -2,7 +2,7 @@
 // start, and would read openssl.cnf in the user's process.
 #define OPENSSL_SUPPRESS_DEPRECATED
 
-#include "bootstrap/tcp/secret.hpp"
+#include "runtime/control/secret.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -12,7 +12,7 @@
 
 #include <hmc/error.hpp>
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 namespace {
 
@@ -103,4 +103,4 @@ std::array<std::byte, 32> random_bytes() {
   return bytes;
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

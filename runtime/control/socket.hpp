@@ -13,7 +13,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 // ---- TCP; addresses are "host:port", "[v6]:port", and ":port" for all interfaces
 /// Throws Error with the address and the system's error.
@@ -64,4 +64,4 @@ IoResult send_some(int socket, base::ByteView bytes, const std::vector<int>& fds
 /// Appends received descriptors to `fds`. Fails with EMFILE if some couldn't be received.
 IoResult receive_some(int socket, std::span<std::byte> into, std::vector<base::UniqueFd>& fds);
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

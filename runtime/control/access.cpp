@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/access.hpp"
+#include "runtime/control/access.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -8,10 +8,10 @@
 
 #include <array>
 
-#include "bootstrap/tcp/socket.hpp"
-#include "bootstrap/tcp/user_secret.hpp"
+#include "runtime/control/socket.hpp"
+#include "runtime/control/user_secret.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 namespace {
 
@@ -73,4 +73,4 @@ std::string Access::refusal_of(int socket) const {
                      has_secret ? "" : "; set the same HMC_SECRET on both sides to allow others");
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

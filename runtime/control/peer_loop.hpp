@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/tcp/connection.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/control/connection.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 /// One connection of a loop. Only the loop's handler uses `rank` and `registered`.
 struct ControlPeer {
@@ -48,7 +48,7 @@ class PeerLoop {
   };
 
   /// Throws Error if no eventfd can be created.
-  PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit = &payload_limit, base::Log log = base::Log());
+  PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit, base::Log log = base::Log());
   ~PeerLoop();
 
   /// Before start(), or on the loop's thread.
@@ -102,4 +102,4 @@ class PeerLoop {
   std::thread thread_;
 };
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

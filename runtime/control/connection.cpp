@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/connection.hpp"
+#include "runtime/control/connection.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/limits.hpp"
+#include "runtime/control/socket.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 namespace {
 
@@ -208,4 +208,4 @@ void move_or_sleep(ControlConnection& connection, int timeout_ms) {
   if (wait.revents != 0) connection.read();
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/connection.hpp"
+#include "runtime/control/connection.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,14 +10,35 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/segment.hpp"
-#include "test_job.hpp"
+#include "runtime/control/socket.hpp"
 
-namespace hmc::bootstrap::test {
+namespace hmc::control {
 namespace {
 
 using Side = ControlConnection::Side;
+
+// A protocol of two messages.
+enum class Type : std::uint16_t { number = 2, large };
+struct Number {
+  std::int32_t value = 0;
+  static constexpr auto type = Type::number;
+  static constexpr auto fields = std::tuple(&Number::value);
+};
+struct Large {
+  base::Bytes bytes;
+  static constexpr auto type = Type::large;
+  static constexpr auto fields = std::tuple(&Large::bytes);
+};
+std::optional<std::size_t> limit_of(MessageType type) noexcept {
+  return static_cast<Type>(type) == Type::number ? std::size_t{64} : std::size_t{16} << 20;
+}
+std::int32_t number_in(const Frame& frame) {
+  const auto number = base::decode<Number>(frame.payload);
+  return number ? number->value : -1;
+}
+
+base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
 std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
   int fds[2];
@@ -51,14 +72,14 @@ base::Bytes drain(int socket) {
 TEST(Connection, authenticated_ends_exchange_messages) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client);
-  ControlConnection server(std::move(b), secret, Side::server);
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
   std::vector<base::UniqueFd> fds;
-  client.send(Goodbye{1});
-  EXPECT_EQ(decode<Goodbye>(*next_of(server, client, fds))->rank, 1);
+  client.send(Number{1});
+  EXPECT_EQ(number_in(*next_of(server, client, fds)), 1);
   EXPECT_TRUE(server.authenticated());
-  server.send(Goodbye{2});
-  EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 2);
+  server.send(Number{2});
+  EXPECT_EQ(number_in(*next_of(client, server, fds)), 2);
   EXPECT_TRUE(client.authenticated());
 }
 
@@ -82,34 +103,34 @@ TEST(Connection, tls_encrypts_tcp_connections) {
   const WithTls tls;
   auto [a, b] = tcp_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
   std::array<std::byte, 1> first{};
   while (::recv(b.get(), first.data(), 1, MSG_PEEK) < 0 && errno == EAGAIN) {
   }
   EXPECT_EQ(first[0], std::byte{0x16});  // a TLS handshake record, and not a frame of HMC
-  ControlConnection server(std::move(b), secret, Side::server);
-  client.send(Goodbye{7});
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  client.send(Number{7});
   std::vector<base::UniqueFd> fds;
-  EXPECT_EQ(decode<Goodbye>(*next_of(server, client, fds))->rank, 7);
-  server.send(Goodbye{8});
-  EXPECT_EQ(decode<Goodbye>(*next_of(client, server, fds))->rank, 8);
+  EXPECT_EQ(number_in(*next_of(server, client, fds)), 7);
+  server.send(Number{8});
+  EXPECT_EQ(number_in(*next_of(client, server, fds)), 8);
 }
 
 TEST(Connection, peer_without_tls_is_rejected) {
   auto [a, b] = tcp_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
   const WithTls tls;
-  ControlConnection server(std::move(b), secret, Side::server);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
   while (!server.ended()) server.read();
   EXPECT_THAT(server.fault(), testing::HasSubstr("TLS"));
 }
 
 TEST(Connection, different_secret_is_rejected) {
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), Secret::random(), Side::client);
-  ControlConnection server(std::move(b), Secret::random(), Side::server);
-  client.send(Goodbye{1});
+  ControlConnection client(std::move(a), Secret::random(), Side::client, &limit_of);
+  ControlConnection server(std::move(b), Secret::random(), Side::server, &limit_of);
+  client.send(Number{1});
   std::vector<base::UniqueFd> fds;
   EXPECT_FALSE(next_of(server, client, fds));
   EXPECT_FALSE(server.authenticated());
@@ -121,12 +142,12 @@ TEST(Connection, replayed_handshake_is_rejected) {
   base::Bytes recording;
   {
     auto [a, b] = socket_pair();
-    ControlConnection client(std::move(a), secret, Side::client);
+    ControlConnection client(std::move(a), secret, Side::client, &limit_of);
     recording = drain(b.get());  // its hello
     ASSERT_EQ(send_some(b.get(), recording, {}).bytes, recording.size());
   }
   auto [stranger, b] = socket_pair();
-  ControlConnection server(std::move(b), secret, Side::server);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
   ASSERT_EQ(send_some(stranger.get(), recording, {}).bytes, recording.size());
   std::vector<base::UniqueFd> fds;
   server.read();
@@ -135,7 +156,7 @@ TEST(Connection, replayed_handshake_is_rejected) {
   // Frames signed for the recorded connection aren't valid in this one.
   FrameSealer guess;
   guess.rekey(secret, Direction::to_server);
-  (void)send_some(stranger.get(), guess.seal(MessageType::goodbye, encode(Goodbye{1})), {});
+  (void)send_some(stranger.get(), guess.seal(static_cast<MessageType>(Number::type), base::encode(Number{1})), {});
   server.read();
   EXPECT_FALSE(server.next(fds));
   EXPECT_TRUE(server.ended());
@@ -144,7 +165,7 @@ TEST(Connection, replayed_handshake_is_rejected) {
 
 TEST(Connection, reflected_hello_is_rejected) {
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), Secret::random(), Side::client);
+  ControlConnection client(std::move(a), Secret::random(), Side::client, &limit_of);
   const base::Bytes hello = drain(b.get());
   (void)send_some(b.get(), hello, {});
   std::vector<base::UniqueFd> fds;
@@ -157,11 +178,11 @@ TEST(Connection, reflected_hello_is_rejected) {
 TEST(Connection, different_version_is_named_on_both_ends) {
   const Secret secret = Secret::random();
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), secret, Side::client);
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
   base::Bytes hello = drain(b.get());
   hello[4] = std::byte{9};  // the version's low byte
   auto [c, d] = socket_pair();
-  ControlConnection server(std::move(d), secret, Side::server);
+  ControlConnection server(std::move(d), secret, Side::server, &limit_of);
   (void)send_some(c.get(), hello, {});
   std::vector<base::UniqueFd> fds;
   server.read();
@@ -183,9 +204,9 @@ TEST(Connection, different_version_is_named_on_both_ends) {
 TEST(Connection, passed_descriptors_are_closed_on_exec) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client);
-  ControlConnection server(std::move(b), secret, Side::server);
-  client.send(Goodbye{1});
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  client.send(Number{1});
   std::vector<base::UniqueFd> fds;
   (void)next_of(server, client, fds);
 
@@ -195,14 +216,14 @@ TEST(Connection, passed_descriptors_are_closed_on_exec) {
     for (std::size_t i = 0; i < count; ++i) {
       out.push_back(std::make_shared<base::UniqueFd>(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0)));
     }
-    client.send(Goodbye{7});  // before and after: without descriptors
-    client.send(Goodbye{8}, std::move(out));
-    client.send(Goodbye{9});
+    client.send(Number{7});  // before and after: without descriptors
+    client.send(Number{8}, std::move(out));
+    client.send(Number{9});
     for (const int expected : {7, 8, 9}) {
       fds.clear();
       const auto frame = next_of(server, client, fds);
       ASSERT_TRUE(frame);
-      EXPECT_EQ(decode<Goodbye>(*frame)->rank, expected);
+      EXPECT_EQ(number_in(*frame), expected);
       ASSERT_EQ(fds.size(), expected == 8 ? count : 0U);
       for (const base::UniqueFd& each : fds) EXPECT_NE(::fcntl(each.get(), F_GETFD) & FD_CLOEXEC, 0);
     }
@@ -212,33 +233,32 @@ TEST(Connection, passed_descriptors_are_closed_on_exec) {
 TEST(Connection, large_message_is_sent_through_a_small_buffer) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client);
-  ControlConnection server(std::move(b), secret, Side::server);
-  Contribution large{1, RoundKind::allgather, {{0, base::Bytes(8U << 20)}}};
-  for (std::size_t i = 0; i < large.entries[0].bytes.size(); ++i)
-    large.entries[0].bytes[i] = static_cast<std::byte>(i % 251);
+  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Large large{base::Bytes(8U << 20)};
+  for (std::size_t i = 0; i < large.bytes.size(); ++i) large.bytes[i] = static_cast<std::byte>(i % 251);
   client.send(large);
   std::vector<base::UniqueFd> fds;
   const auto frame = next_of(server, client, fds);
   ASSERT_TRUE(frame);
-  EXPECT_EQ(decode<Contribution>(*frame)->entries[0].bytes, large.entries[0].bytes);
+  EXPECT_EQ(base::decode<Large>(frame->payload)->bytes, large.bytes);
 }
 
 TEST(Connection, messages_sent_before_the_end_are_received) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection server(std::move(b), secret, Side::server);
+  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
   std::vector<base::UniqueFd> fds;
   {
-    ControlConnection client(std::move(a), secret, Side::client);
-    client.send(Goodbye{1});
+    ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+    client.send(Number{1});
     (void)next_of(server, client, fds);
-    client.send(Goodbye{2});
+    client.send(Number{2});
   }
   server.read();
   const auto last = server.next(fds);
   ASSERT_TRUE(last);
-  EXPECT_EQ(decode<Goodbye>(*last)->rank, 2);
+  EXPECT_EQ(number_in(*last), 2);
   server.read();
   EXPECT_FALSE(server.next(fds));
   EXPECT_TRUE(server.ended());
@@ -246,4 +266,4 @@ TEST(Connection, messages_sent_before_the_end_are_received) {
 }
 
 }  // namespace
-}  // namespace hmc::bootstrap::test
+}  // namespace hmc::control

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bootstrap/tcp/secret.hpp"
 #include "runtime/base/env.hpp"
+#include "runtime/control/secret.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 /// The hint of errors: why the other side doesn't accept this one, or this side the other.
 inline constexpr const char* same_secret_hint =
@@ -36,4 +36,4 @@ struct Access {
 /// The IP of this end of a TCP connection, without the prefix of an IPv4 address in IPv6; empty for other sockets.
 std::string own_ip(int socket);
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

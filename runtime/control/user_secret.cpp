@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/user_secret.hpp"
+#include "runtime/control/user_secret.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include "runtime/base/env.hpp"
 #include "runtime/base/fd.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 namespace {
 
@@ -102,4 +102,4 @@ Secret user_secret() {
   }
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

@@ -9,7 +9,7 @@
 
 #include "runtime/base/bytes.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 using Mac = std::array<std::byte, 32>;
 
@@ -42,4 +42,4 @@ bool equal(base::ByteView a, base::ByteView b) noexcept;
 /// Random bytes from the kernel. Throws Error.
 std::array<std::byte, 32> random_bytes();
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

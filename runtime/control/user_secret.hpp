@@ -1,9 +1,9 @@
 // The secret of one user on one machine, for processes without HMC_SECRET.
 #pragma once
 
-#include "bootstrap/tcp/secret.hpp"
+#include "runtime/control/secret.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 /// Reads the user's secret from a file of mode 0600, which the first process makes. The file is in the first of:
 ///   - XDG_RUNTIME_DIR
@@ -13,4 +13,4 @@ namespace hmc::bootstrap {
 /// another mount namespace has another file, unless the namespaces share the folder. Throws Error{invalid_config}.
 Secret user_secret();
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

@@ -1,4 +1,4 @@
-#include "bootstrap/tcp/peer_loop.hpp"
+#include "runtime/control/peer_loop.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -10,11 +10,11 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/service_thread.hpp"
-#include "bootstrap/tcp/socket.hpp"
 #include "runtime/base/interfaces.hpp"
+#include "runtime/control/service_thread.hpp"
+#include "runtime/control/socket.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 namespace {
 
@@ -186,4 +186,4 @@ void PeerLoop::refuse(int socket, std::string_view reason) {
             reason);
 }
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

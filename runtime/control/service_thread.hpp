@@ -15,7 +15,7 @@
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 /// The process's signal handlers never run on this thread, except for faults of its own code. `name`, at most 15
 /// characters, is visible in ps and debuggers.
@@ -66,4 +66,4 @@ class Completion {
   bool done_ = false;
 };
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

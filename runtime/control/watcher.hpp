@@ -13,10 +13,10 @@
 
 #include <hmc/error.hpp>
 
-#include "bootstrap/tcp/service_thread.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/control/service_thread.hpp"
 
-namespace hmc::bootstrap {
+namespace hmc::control {
 
 /// Calls `ready` whenever the descriptor is readable. Ends when `ready` returns false, or when a program closes the
 /// Watcher's own descriptor, as a daemon does; at the latest in the destructor.
@@ -44,4 +44,4 @@ class Watcher {
   std::thread thread_;
 };
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control

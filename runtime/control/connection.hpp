@@ -7,13 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/tcp/protocol.hpp"
-#include "bootstrap/tcp/secret.hpp"
-#include "bootstrap/tcp/socket.hpp"
-#include "runtime/base/fd.hpp"
-#include "runtime/base/tls.hpp"
+#include <hmc/error.hpp>
 
-namespace hmc::bootstrap {
+#include "runtime/base/fd.hpp"
+#include "runtime/base/fields.hpp"
+#include "runtime/base/tls.hpp"
+#include "runtime/control/frame.hpp"
+#include "runtime/control/secret.hpp"
+#include "runtime/control/socket.hpp"
+
+namespace hmc::control {
 
 using SharedFd = std::shared_ptr<base::UniqueFd>;
 
@@ -23,14 +26,15 @@ using SharedFd = std::shared_ptr<base::UniqueFd>;
 class ControlConnection {
  public:
   enum class Side { client, server };
-  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit = &payload_limit);
+  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit);
 
   int fd() const noexcept { return socket_.get(); }
   /// True if the peer has proved in this session, not by a replay, that it has the secret.
   bool authenticated() const noexcept { return authenticated_; }
 
+  /// Message::type is its protocol's.
   template <typename Message> void send(const Message& message, std::vector<SharedFd> fds = {}) {
-    send_encoded(Message::type, encode(message), std::move(fds));
+    send_encoded(static_cast<MessageType>(Message::type), base::encode(message), std::move(fds));
   }
   /// For one message to several peers: the message is encoded once and signed for each.
   void send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds = {});
@@ -103,4 +107,4 @@ class ControlConnection {
 /// For code without a PeerLoop: sleeps until the connection is ready, at most for `timeout_ms`; then reads and writes.
 void move_or_sleep(ControlConnection& connection, int timeout_ms);
 
-}  // namespace hmc::bootstrap
+}  // namespace hmc::control
