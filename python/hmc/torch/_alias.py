@@ -11,10 +11,8 @@ class _Options:
         self.group_id, self.global_ranks_in_group = "", []
 
 
-def install(name):
-    """`name`: "gloo"."""
-    from hmc.torch import _register
-
+def install(name, create):
+    """`name`: "gloo". `create(name, options)` makes the backend of a group."""
     if name != "gloo":
         raise ValueError(f"HMC_TORCH_ALIAS={name}: only gloo is supported")
     c10d = dist.distributed_c10d
@@ -24,20 +22,20 @@ def install(name):
         # torch casts a backend of type GLOO to its own class.
         dist.Backend.backend_type_map[name] = dist.ProcessGroup.BackendType.CUSTOM
         dist.Backend._plugins[name.upper()] = dist.Backend._BackendPlugin(
-            lambda options, backend_options=None: _register.create_as(name, options), True)
+            lambda options, backend_options=None: create(name, options), True)
         return
     # Older releases call the class by this name. The wrapper of TORCH_DISTRIBUTED_DEBUG=DETAIL needs torch's gloo.
     gloo, wrap = getattr(c10d, "ProcessGroupGloo", None), c10d._create_process_group_wrapper
 
-    def create(store, rank, size, timeout):
-        return _register.create_as(name, _Options(store, rank, size, timeout))
+    def create_gloo(store, rank, size, timeout):
+        return create(name, _Options(store, rank, size, timeout))
 
     def create_wrapper(*arguments, **named):
         c10d.ProcessGroupGloo = gloo
         try:
             return wrap(*arguments, **named)
         finally:
-            c10d.ProcessGroupGloo = create
+            c10d.ProcessGroupGloo = create_gloo
 
-    c10d.ProcessGroupGloo, c10d._create_process_group_wrapper = create, create_wrapper
+    c10d.ProcessGroupGloo, c10d._create_process_group_wrapper = create_gloo, create_wrapper
     c10d._GLOO_AVAILABLE = True

@@ -127,4 +127,4 @@ def register():
         from hmc.torch import _alias
 
         for each in aliases:
-            _alias.install(each)
+            _alias.install(each, create_as)
