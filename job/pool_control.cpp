@@ -20,7 +20,7 @@ namespace hmc::job {
 using bootstrap::StoreCall;
 using bootstrap::StoreEvent;
 using bootstrap::StoreOp;
-using control::ControlConnection;
+using control::Connection;
 using control::MessageType;
 using pool::Shared;
 
@@ -145,7 +145,7 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
     throw Error(Code::timeout, "Pool::join",
                 fmt::format("the member at {} on this node accepts no connection", local_name));
   if (result != control::ConnectResult::connected || !access_.admits(socket.get())) return {};
-  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &share_limit);
+  Connection connection(std::move(socket), access_.key, Connection::Side::client, &share_limit);
   connection.send_encoded(share_type, share_message(Code::success, mine.bytes), duplicates(mine.fds));
   Shared theirs;
   for (;;) {
@@ -169,7 +169,7 @@ Shared PoolControl::share(const std::string& local_name, const Shared& mine, bas
   }
 }
 
-void PoolControl::on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
+void PoolControl::on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
   base::ByteReader in(frame.payload);
   (void)in.number<std::int32_t>();
   const base::ByteView bytes = in.blob();

@@ -38,8 +38,8 @@ class PoolControl final : public pool::Control, private control::PeerLoop::Handl
     pool::Control::Handler* handler = nullptr;
   };
   std::string refusal_of(int socket) override { return access_.refusal_of(socket); }
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer&) override {}
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer&) override {}
 
   const std::shared_ptr<Store::Client> client_;
   const std::string group_;

@@ -19,8 +19,7 @@ std::string tell_launcher(const base::Env& env, pid_t cause) noexcept {
     base::UniqueFd socket;
     if (control::connect_unix(NodeAgent::socket_name(secret, env.node), socket) != control::ConnectResult::connected)
       return {};
-    control::ControlConnection link(std::move(socket), secret, control::ControlConnection::Side::client,
-                                    &payload_limit);
+    control::Connection link(std::move(socket), secret, control::Connection::Side::client, &payload_limit);
     link.send(Cause{cause});
     const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
     const auto last_deadline = base::Deadline::after(std::chrono::seconds(10));

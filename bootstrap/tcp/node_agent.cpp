@@ -25,15 +25,15 @@ constexpr auto gather_for = std::chrono::milliseconds(20);
 constexpr auto report_for = std::chrono::milliseconds(5);
 
 /// Connects to the store. Throws Error if the store rejects this node.
-control::ControlConnection introduce(base::UniqueFd socket, const control::Secret& secret, const std::string& store,
-                                     std::string_view label, int job_size, base::Deadline deadline) {
+control::Connection introduce(base::UniqueFd socket, const control::Secret& secret, const std::string& store,
+                              std::string_view label, int job_size, base::Deadline deadline) {
   const auto refused = [&store](const std::string& fault, Code code = Code::refused) {
     // A store that rejects the hello closes the connection without an answer.
     return Error(code, "join",
                  fmt::format("the store at {} closed the connection{}{}", store, fault.empty() ? "" : ": ", fault),
                  "do all ranks have the same HMC_SECRET and the same version of HMC?");
   };
-  control::ControlConnection link(std::move(socket), secret, control::ControlConnection::Side::client, &payload_limit);
+  control::Connection link(std::move(socket), secret, control::Connection::Side::client, &payload_limit);
   base::detect_lost_host(link.fd(), base::Env::lost_host_s());
   constexpr std::size_t longest_label = 200;
   link.send(NodeHello{job_size, ::getpid(), std::string(label.substr(0, longest_label))});
@@ -60,7 +60,7 @@ std::unique_ptr<NodeAgent> NodeAgent::start(const control::Secret& secret, const
   base::UniqueFd listener = control::listen_unix(socket_name(secret, node_label));
   if (!listener) return nullptr;
   if (!to_store) to_store = control::connect_tcp(store, deadline, check);
-  control::ControlConnection link = introduce(std::move(to_store), secret, store, node_label, job_size, deadline);
+  control::Connection link = introduce(std::move(to_store), secret, store, node_label, job_size, deadline);
   return std::unique_ptr<NodeAgent>(
       new NodeAgent(secret, std::move(listener), std::move(link), job_size, std::move(events), store_rank));
 }
@@ -71,8 +71,8 @@ std::string NodeAgent::socket_name(const control::Secret& secret, std::string_vi
   return "hmc-" + name.hex().substr(0, digits);
 }
 
-NodeAgent::NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::ControlConnection store,
-                     int job_size, Events events, int store_rank)
+NodeAgent::NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::Connection store, int job_size,
+                     Events events, int store_rank)
     : job_size_(job_size),
       store_rank_(store_rank),
       events_(std::move(events)),
@@ -89,7 +89,7 @@ NodeAgent::~NodeAgent() {
   loop_.stop();
   if (store_ == nullptr || !all_gone()) return;
   // The goodbyes must arrive, so close only after the store has read them and has closed its end.
-  control::ControlConnection& store = store_->connection;
+  control::Connection& store = store_->connection;
   const auto deadline = base::Deadline::after(std::chrono::milliseconds(500));
   while (store.wants_write() && !store.ended() && !deadline.expired())
     control::move_or_sleep(store, deadline.left_ms());
@@ -137,12 +137,12 @@ std::vector<int> NodeAgent::ranks_that(bool left) {
   return answer->ranks;
 }
 
-void NodeAgent::on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
+void NodeAgent::on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) {
   const bool good = &from == store_ ? dispatch_store(frame) : dispatch_rank(from, frame, fds);
   if (!good) loop_.drop(from);
 }
 
-void NodeAgent::on_end(control::ControlPeer& peer) {
+void NodeAgent::on_end(control::Peer& peer) {
   const std::string why = peer.connection.fault().empty() ? "" : ": " + peer.connection.fault();
   std::erase(asking_, &peer);
   if (&peer == store_) {
@@ -169,7 +169,7 @@ void NodeAgent::on_end(control::ControlPeer& peer) {
 }
 
 /// The pid of a rank whose end will be reported; 0 for a process that a rank's wrapper has started.
-pid_t NodeAgent::reported_process(const control::ControlPeer& peer) const {
+pid_t NodeAgent::reported_process(const control::Peer& peer) const {
   if (!events_.will_report) return 0;
   const pid_t pid = control::peer_of(peer.connection.fd()).pid;
   pid_t ancestor = pid;
@@ -280,7 +280,7 @@ void NodeAgent::fail(const Notice& notice) {
 
 void NodeAgent::answer_causes() {
   if (!failure_) return;
-  for (control::ControlPeer* const each : asking_) {
+  for (control::Peer* const each : asking_) {
     each->connection.send_encoded(on_wire(MessageType::failure), encode(*failure_));
     loop_.drop(*each);
   }
@@ -289,8 +289,7 @@ void NodeAgent::answer_causes() {
 
 // ---- from ranks
 
-bool NodeAgent::dispatch_rank(control::ControlPeer& from, const control::Frame& frame,
-                              std::vector<base::UniqueFd>& fds) {
+bool NodeAgent::dispatch_rank(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd>& fds) {
   if (const auto cause = from.registered ? std::nullopt : decode<Cause>(frame)) {
     if (events_.on_cause) events_.on_cause(control::peer_of(from.connection.fd()).pid, cause->pid);
     asking_.push_back(&from);
@@ -319,7 +318,7 @@ bool NodeAgent::dispatch_rank(control::ControlPeer& from, const control::Frame& 
   }
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, Join message) {
+bool NodeAgent::handle(control::Peer& from, Join message) {
   const auto refuse = [&from](std::string text) {
     from.connection.send(Refusal({Code::invalid_config, -1, 0, std::move(text)}));
     return false;
@@ -371,7 +370,7 @@ bool NodeAgent::handle(control::ControlPeer& from, Join message) {
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, Contribution message) {
+bool NodeAgent::handle(control::Peer& from, Contribution message) {
   if (message.entries.size() != 1 || message.entries.front().rank != from.rank) return false;
   const LocalRound fresh{{message.round, message.kind, {}}, 0, base::Deadline::after(gather_for)};
   LocalRound& round = rounds_.try_emplace(message.round, fresh).first->second;
@@ -386,12 +385,12 @@ bool NodeAgent::handle(control::ControlPeer& from, Contribution message) {
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
+bool NodeAgent::handle(control::Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds) {
   if (fds.size() > 1 || !shares_->admits(local_index_of(from.rank), message)) return false;
   control::SharedFd fd = fds.empty() ? nullptr : std::make_shared<base::UniqueFd>(std::move(fds.front()));
   if (shares_->offer(local_index_of(from.rank), message, std::move(fd))) {
     for (const std::size_t seat : shares_->local_indexes(message.round)) {
-      control::ControlPeer* const peer = ranks_[members_[seat]].peer;
+      control::Peer* const peer = ranks_[members_[seat]].peer;
       if (peer == nullptr) continue;
       for (NodeShares::Part& part : shares_->answer(message.round, seat))
         peer->connection.send(part.message, std::move(part.fds));
@@ -414,7 +413,7 @@ void NodeAgent::fail_share(std::uint64_t round, int left) {
   send_to_ranks(MessageType::round_failed, encode(failed));
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, MissingQuery message) {
+bool NodeAgent::handle(control::Peer& from, MissingQuery message) {
   message.rank = from.rank;
   if (message.what == MissingQuery::What::share) {
     MissingReply reply{message.id, from.rank, {}};
@@ -432,27 +431,27 @@ bool NodeAgent::handle(control::ControlPeer& from, MissingQuery message) {
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, Abort message) {
+bool NodeAgent::handle(control::Peer& from, Abort message) {
   message.rank = from.rank;
   send_to_store(message);
   fail(message);
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& /*from*/, const Failure& message) {
+bool NodeAgent::handle(control::Peer& /*from*/, const Failure& message) {
   if (message.code != Code::peer_failed || message.rank < 0 || message.rank >= job_size_) return false;
   send_to_store(message);
   fail(message);
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, Vote message) {
+bool NodeAgent::handle(control::Peer& from, Vote message) {
   message.voter = {from.rank, ranks_[from.rank].life};
   send_to_store(message);
   return true;
 }
 
-bool NodeAgent::handle(control::ControlPeer& from, const Goodbye& /*message*/) {
+bool NodeAgent::handle(control::Peer& from, const Goodbye& /*message*/) {
   ranks_[from.rank].left = true;
   send_to_store(Goodbye{from.rank});
   if (shares_) {
@@ -529,7 +528,7 @@ bool NodeAgent::dispatch_store(const control::Frame& frame) {
       const auto refusal = decode<Refusal>(frame);
       const auto found = refusal ? ranks_.find(refusal->rank) : ranks_.end();
       if (found == ranks_.end()) return false;
-      if (control::ControlPeer* const peer = found->second.peer) {
+      if (control::Peer* const peer = found->second.peer) {
         peer->connection.send(*refusal);
         peer->registered = false;  // its end isn't a failure, because another process is the rank with this number
         loop_.drop(*peer);

@@ -66,16 +66,16 @@ class NodeAgent final : private control::PeerLoop::Handler {
   static std::string socket_name(const control::Secret& secret, std::string_view node_label);
 
  private:
-  NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::ControlConnection store, int job_size,
+  NodeAgent(const control::Secret& secret, base::UniqueFd listener, control::Connection store, int job_size,
             Events events, int store_rank);
 
   std::string refusal_of(int socket) override;
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer& peer) override;
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer& peer) override;
   int on_turn() override;
 
-  struct Local {                           // a rank of this node
-    control::ControlPeer* peer = nullptr;  // null: its connection has ended
+  struct Local {                    // a rank of this node
+    control::Peer* peer = nullptr;  // null: its connection has ended
     bool left = false;
     std::uint32_t life = 0;  // the number of its earlier processes
     pid_t pid = 0;           // if its end will be reported, see Events::will_report; else 0
@@ -87,22 +87,22 @@ class NodeAgent final : private control::PeerLoop::Handler {
   };
 
   // from ranks; each returns false if the message violates the protocol
-  bool dispatch_rank(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd>& fds);
-  bool handle(control::ControlPeer& from, Join message);
-  bool handle(control::ControlPeer& from, Contribution message);
-  bool handle(control::ControlPeer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
-  bool handle(control::ControlPeer& from, MissingQuery message);
-  bool handle(control::ControlPeer& from, Abort message);
-  bool handle(control::ControlPeer& from, const Goodbye& message);
-  bool handle(control::ControlPeer& from, const Failure& message);
-  bool handle(control::ControlPeer& from, Vote message);
-  template <typename Message> bool handle_as(control::ControlPeer& from, const control::Frame& frame) {
+  bool dispatch_rank(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd>& fds);
+  bool handle(control::Peer& from, Join message);
+  bool handle(control::Peer& from, Contribution message);
+  bool handle(control::Peer& from, const ShareOffer& message, std::vector<base::UniqueFd>& fds);
+  bool handle(control::Peer& from, MissingQuery message);
+  bool handle(control::Peer& from, Abort message);
+  bool handle(control::Peer& from, const Goodbye& message);
+  bool handle(control::Peer& from, const Failure& message);
+  bool handle(control::Peer& from, Vote message);
+  template <typename Message> bool handle_as(control::Peer& from, const control::Frame& frame) {
     auto message = decode<Message>(frame);
     return message && handle(from, *std::move(message));
   }
 
   /// Forwards a request; the store sends the answer.
-  template <typename Message> bool ask_store(control::ControlPeer& from, const control::Frame& frame) {
+  template <typename Message> bool ask_store(control::Peer& from, const control::Frame& frame) {
     auto message = decode<Message>(frame);
     if (!message) return false;
     message->rank = from.rank;
@@ -127,7 +127,7 @@ class NodeAgent final : private control::PeerLoop::Handler {
   void send_round(LocalRound& round);
   void rank_lost(int rank, const std::string& cause, bool notify);
   void report_unreported();
-  pid_t reported_process(const control::ControlPeer& peer) const;
+  pid_t reported_process(const control::Peer& peer) const;
   void fail(const Notice& notice);
   void finish_if_all_left();
   bool all_left() const;
@@ -140,7 +140,7 @@ class NodeAgent final : private control::PeerLoop::Handler {
   base::NodePage page_;
   control::SharedFd page_fd_;
   control::PeerLoop loop_;
-  control::ControlPeer* store_ = nullptr;
+  control::Peer* store_ = nullptr;
   std::map<int, Local> ranks_;
   std::vector<RankFacts> joining_;  // not yet sent to the store
   std::vector<int> members_;        // empty until the table has arrived
@@ -155,7 +155,7 @@ class NodeAgent final : private control::PeerLoop::Handler {
   std::map<int, Unreported> unreported_;  // by rank: ended connections, see Events::will_report
   std::set<int> dead_;                    // not those that were replaced
   std::optional<Failure> failure_;
-  std::vector<control::ControlPeer*> asking_;  // have sent a Cause; answered when failure_ is known
+  std::vector<control::Peer*> asking_;  // have sent a Cause; answered when failure_ is known
   control::Completion over_;
   control::Completion all_gone_;
 };

@@ -34,11 +34,11 @@ struct StoreService::Core final : private control::PeerLoop::Handler {
     control::tune_tcp(socket);
     return access.refusal_of(socket);
   }
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd>) override {
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd>) override {
     if (!bootstrap::SharedStore::serves(bootstrap::type_of(frame))) return loop.drop(from);
     shared.on_frame(from, frame);
   }
-  void on_end(control::ControlPeer& peer) override { shared.on_end(peer); }
+  void on_end(control::Peer& peer) override { shared.on_end(peer); }
   int on_turn() override { return shared.on_turn(); }
 
   const control::Access access;

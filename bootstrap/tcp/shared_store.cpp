@@ -29,7 +29,7 @@ template <typename Message> void SharedStore::send(StoreOwner to, const Message&
   if (client.reads_by.expired()) loop_.drop(*client.peer);
 }
 
-void SharedStore::on_frame(control::ControlPeer& from, const control::Frame& frame) {
+void SharedStore::on_frame(control::Peer& from, const control::Frame& frame) {
   const auto call = decode<StoreCall>(frame);
   const auto known = owners_.find(&from);
   if (!call || (known == owners_.end()) != (call->op == StoreOp::hello)) return loop_.drop(from);
@@ -63,7 +63,7 @@ int SharedStore::on_turn() {
   while (rounds_.owes() && unsent_bytes() < SharedRounds::most_at_once) rounds_.deliver();
   if (!rounds_.owes()) return -1;
   for (auto& [owner, client] : clients_) {  // one that reads nothing delays the others
-    const control::ControlConnection& connection = client.peer->connection;
+    const control::Connection& connection = client.peer->connection;
     const std::uint64_t sent = std::exchange(client.sent_bytes, connection.sent_bytes());
     if (connection.unsent_bytes() == 0 || sent != client.sent_bytes)
       client.reads_by = base::Deadline::after(reads_within);
@@ -73,7 +73,7 @@ int SharedStore::on_turn() {
   return 100;
 }
 
-void SharedStore::on_end(control::ControlPeer& peer) {
+void SharedStore::on_end(control::Peer& peer) {
   const auto known = owners_.find(&peer);
   if (known == owners_.end()) return;
   const StoreOwner owner = known->second;

@@ -18,12 +18,12 @@ class SharedStore final : private StoreSink {
   explicit SharedStore(control::PeerLoop& loop);
   /// True if the frame is a client's.
   static bool serves(MessageType type) noexcept { return type == MessageType::store_call; }
-  void on_frame(control::ControlPeer& from, const control::Frame& frame);
+  void on_frame(control::Peer& from, const control::Frame& frame);
   /// As PeerLoop::Handler::on_turn.
   int on_turn();
   /// Does nothing if the peer isn't a client.
-  void on_end(control::ControlPeer& peer);
-  bool has(const control::ControlPeer& peer) const noexcept { return owners_.contains(&peer); }
+  void on_end(control::Peer& peer);
+  bool has(const control::Peer& peer) const noexcept { return owners_.contains(&peer); }
 
   /// A client that reads nothing for a time is disconnected if it leaves more than this unread, or if large answers to
   /// others wait for its.
@@ -39,9 +39,9 @@ class SharedStore final : private StoreSink {
   control::PeerLoop& loop_;
   int lost_host_s_;
   StoreOwner last_owner_ = 0;
-  std::map<const control::ControlPeer*, StoreOwner> owners_;
+  std::map<const control::Peer*, StoreOwner> owners_;
   struct Client {
-    control::ControlPeer* peer = nullptr;
+    control::Peer* peer = nullptr;
     std::uint64_t sent_bytes = 0;  ///< when it was seen to read last
     base::Deadline reads_by = base::Deadline::after(reads_within);
   };

@@ -16,7 +16,7 @@ using bootstrap::StoreAnswer;
 using bootstrap::StoreCall;
 using bootstrap::StoreEvent;
 using bootstrap::StoreOp;
-using control::ControlConnection;
+using control::Connection;
 
 namespace {
 
@@ -28,14 +28,13 @@ constexpr auto answer_within = std::chrono::seconds(60);
 }
 
 /// Connects to the store. Throws Error{refused} if it has another key.
-ControlConnection greet(const std::string& address, const control::Access& access, base::Deadline deadline) {
+Connection greet(const std::string& address, const control::Access& access, base::Deadline deadline) {
   base::UniqueFd socket = control::connect_tcp(address, deadline);
   if (!access.admits(socket.get()))
     throw Error(Code::invalid_config, "Store::connect",
                 fmt::format("HMC_SECRET isn't set, and {} is another machine", address), control::same_secret_hint);
   base::detect_lost_host(socket.get(), base::Env::lost_host_s());
-  ControlConnection connection(std::move(socket), access.key, ControlConnection::Side::client,
-                               &bootstrap::payload_limit);
+  Connection connection(std::move(socket), access.key, Connection::Side::client, &bootstrap::payload_limit);
   StoreCall hello;
   hello.op = StoreOp::hello;
   connection.send(hello);
@@ -77,7 +76,7 @@ std::shared_ptr<Store::Client> Store::Client::connect(const std::string& given, 
   }
 }
 
-Store::Client::Client(ControlConnection connection, const control::Access& access, const base::Env& env)
+Store::Client::Client(Connection connection, const control::Access& access, const base::Env& env)
     : env_(env),
       access_(access),
       process_(base::this_process()),
@@ -207,8 +206,7 @@ bool Store::Client::unwatch(std::uint64_t number) {
   return true;
 }
 
-void Store::Client::on_frame(control::ControlPeer& from, const control::Frame& frame,
-                             std::vector<base::UniqueFd> /*fds*/) {
+void Store::Client::on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
   if (const auto event = bootstrap::decode<StoreEvent>(frame)) return on_event(*event);
   auto answer = bootstrap::decode<StoreAnswer>(frame);
   if (!answer) return loop_.drop(from);
@@ -233,7 +231,7 @@ void Store::Client::on_event(const StoreEvent& event) {
   (*watch)(&event);
 }
 
-void Store::Client::on_end(control::ControlPeer& peer) {
+void Store::Client::on_end(control::Peer& peer) {
   server_ = nullptr;
   std::map<std::uint64_t, std::shared_ptr<OnEvent>> watches;
   {

@@ -26,7 +26,7 @@ class Store::Client final : private control::PeerLoop::Handler {
 
   /// An authenticated connection whose server has answered the hello. Throws Error.
   static std::shared_ptr<Client> connect(const std::string& address, Timeout timeout);
-  Client(control::ControlConnection connection, const control::Access& access, const base::Env& env);
+  Client(control::Connection connection, const control::Access& access, const base::Env& env);
   ~Client() override;
 
   /// Sends the call and waits for its answer. Throws Error: the answer's, or peer_failed, or timeout. `waits`: the
@@ -56,8 +56,8 @@ class Store::Client final : private control::PeerLoop::Handler {
     bool done = false;
     bootstrap::StoreAnswer answer;
   };
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer& peer) override;
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer& peer) override;
   void on_event(const bootstrap::StoreEvent& event);
   void post(const std::shared_ptr<bootstrap::StoreCall>& call);
   void require_usable(const char* operation) const;
@@ -75,7 +75,7 @@ class Store::Client final : private control::PeerLoop::Handler {
   std::string why_ended_;
   std::mutex exit_lock_;
   std::map<std::string, std::uint64_t> exit_watches_;
-  control::ControlPeer* server_ = nullptr;  // only on the loop's thread
+  control::Peer* server_ = nullptr;  // only on the loop's thread
   std::thread::id thread_;
   control::PeerLoop loop_;  // last: its thread uses the other members
 };

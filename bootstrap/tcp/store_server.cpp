@@ -58,7 +58,7 @@ base::UniqueFd StoreServer::connect_here() {
   return base::UniqueFd(ends[1]);
 }
 
-bool StoreServer::dispatch(control::ControlPeer& from, const control::Frame& frame) {
+bool StoreServer::dispatch(control::Peer& from, const control::Frame& frame) {
   if (!from.registered) return handle_as<NodeHello>(from, frame);
   switch (type_of(frame)) {
     case MessageType::join: return handle_as<Join>(from, frame);
@@ -79,13 +79,12 @@ bool StoreServer::dispatch(control::ControlPeer& from, const control::Frame& fra
   }
 }
 
-void StoreServer::on_frame(control::ControlPeer& from, const control::Frame& frame,
-                           std::vector<base::UniqueFd> /*fds*/) {
+void StoreServer::on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> /*fds*/) {
   if (SharedStore::serves(type_of(frame)) && !from.registered) return shared_.on_frame(from, frame);
   if (shared_.has(from) || !dispatch(from, frame)) loop_.drop(from);
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const NodeHello& message) {
+bool StoreServer::handle(control::Peer& from, const NodeHello& message) {
   if (message.job_size != size_) {
     from.connection.send(Refusal(
         {Code::invalid_config, -1, 0,
@@ -102,7 +101,7 @@ bool StoreServer::handle(control::ControlPeer& from, const NodeHello& message) {
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Join& message) {
+bool StoreServer::handle(control::Peer& from, const Join& message) {
   for (const RankFacts& each : message.ranks) {
     if (!in_job(each.rank)) return false;
     const auto index = static_cast<std::size_t>(each.rank);
@@ -129,7 +128,7 @@ bool StoreServer::handle(control::ControlPeer& from, const Join& message) {
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Contribution& message) {
+bool StoreServer::handle(control::Peer& from, const Contribution& message) {
   for (const Contribution::Entry& each : message.entries) {
     if (!lives_at(each.rank, from)) return false;
   }
@@ -141,23 +140,23 @@ bool StoreServer::handle(control::ControlPeer& from, const Contribution& message
 
 void StoreServer::send_replies(const std::vector<Reply>& replies) {
   for (const Reply& each : replies) {
-    if (control::ControlPeer* const agent = home(each.rank)) agent->connection.send(each);
+    if (control::Peer* const agent = home(each.rank)) agent->connection.send(each);
   }
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Publish& message) {
+bool StoreServer::handle(control::Peer& from, const Publish& message) {
   if (!lives_at(message.rank, from)) return false;
   send_replies(keys_.publish(message));
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Lookup& message) {
+bool StoreServer::handle(control::Peer& from, const Lookup& message) {
   if (!lives_at(message.rank, from)) return false;
   send_replies(keys_.lookup(message));
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const MissingQuery& message) {
+bool StoreServer::handle(control::Peer& from, const MissingQuery& message) {
   if (!lives_at(message.rank, from)) return false;
   MissingReply reply{message.id, message.rank, {}};
   if (message.what == MissingQuery::What::join) {
@@ -171,7 +170,7 @@ bool StoreServer::handle(control::ControlPeer& from, const MissingQuery& message
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Abort& message) {
+bool StoreServer::handle(control::Peer& from, const Abort& message) {
   if (!lives_at(message.rank, from)) return false;
   if ((!failure_ || agreements_.were_used()) && events_.on_abort)
     events_.on_abort(message.rank, message.exit_code, message.text);
@@ -179,7 +178,7 @@ bool StoreServer::handle(control::ControlPeer& from, const Abort& message) {
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& /*from*/, const Death& message) {
+bool StoreServer::handle(control::Peer& /*from*/, const Death& message) {
   // The rank may have exited before it joined; then its node is unknown.
   if (!in_job(message.ended) || !in_job(message.cause.rank)) return false;
   if (rounds_.has_left(message.ended)) return true;
@@ -188,19 +187,19 @@ bool StoreServer::handle(control::ControlPeer& /*from*/, const Death& message) {
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& /*from*/, const Failure& message) {
+bool StoreServer::handle(control::Peer& /*from*/, const Failure& message) {
   if (!in_job(message.rank)) return false;
   fail(message);
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& /*from*/, const NoReplacement& message) {
+bool StoreServer::handle(control::Peer& /*from*/, const NoReplacement& message) {
   if (!in_job(message.rank)) return false;
   send_decisions(agreements_.no_replacement(message.rank, message.text));
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Vote& message) {
+bool StoreServer::handle(control::Peer& from, const Vote& message) {
   if (!lives_at(message.voter.rank, from)) return false;
   for (const RankProcess& each : message.ballot.members)
     if (!in_job(each.rank)) return false;
@@ -208,9 +207,9 @@ bool StoreServer::handle(control::ControlPeer& from, const Vote& message) {
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const StateQuery& message) {
+bool StoreServer::handle(control::Peer& from, const StateQuery& message) {
   if (!lives_at(message.rank, from)) return false;
-  std::map<control::ControlPeer*, std::vector<std::int32_t>> by_home;
+  std::map<control::Peer*, std::vector<std::int32_t>> by_home;
   for (const std::int32_t rank : message.ranks) {
     if (!in_job(rank)) return false;
     if (home(rank) != nullptr) by_home[home(rank)].push_back(rank);
@@ -219,7 +218,7 @@ bool StoreServer::handle(control::ControlPeer& from, const StateQuery& message) 
   return true;
 }
 
-bool StoreServer::handle(control::ControlPeer& /*from*/, const StateReply& message) {
+bool StoreServer::handle(control::Peer& /*from*/, const StateReply& message) {
   if (message.rank == for_store) {
     if (!report_ || message.id != report_->id) return true;
     report_->states.insert(report_->states.end(), message.states.begin(), message.states.end());
@@ -227,20 +226,20 @@ bool StoreServer::handle(control::ControlPeer& /*from*/, const StateReply& messa
     return true;
   }
   if (!in_job(message.rank)) return false;
-  if (control::ControlPeer* const agent = home(message.rank)) agent->connection.send(message);
+  if (control::Peer* const agent = home(message.rank)) agent->connection.send(message);
   return true;
 }
 
 /// Nodes report the same wait at about the same time, and again after twice that time. The store prints the first
 /// report, with the ranks of all nodes that haven't joined or are in no call that waits.
-bool StoreServer::handle(control::ControlPeer& from, const Report& message) {
+bool StoreServer::handle(control::Peer& from, const Report& message) {
   if (!lives_at(message.rank, from)) return false;
   if (!next_report_.expired()) return true;
   constexpr std::uint64_t longest_ms = 1000U * 3600 * 24;
   next_report_ = base::Deadline::after(std::chrono::milliseconds(std::min(message.waited_ms, longest_ms) / 2));
   const std::uint64_t id = ++reports_;
   report_.emplace(PendingReport{id, message, {}, 0, base::Deadline::after(states_for)});
-  std::map<control::ControlPeer*, std::vector<std::int32_t>> by_home;
+  std::map<control::Peer*, std::vector<std::int32_t>> by_home;
   for (int rank = 0; rank < size_; ++rank)
     if (home(rank) != nullptr && !agreements_.has_ended(rank) && !rounds_.has_left(rank))
       by_home[home(rank)].push_back(rank);
@@ -279,7 +278,7 @@ void StoreServer::send_decisions(const std::vector<DecisionFor>& decisions) {
     if (events_.on_no_member) events_.on_no_member();
   }
   for (const DecisionFor& each : decisions)
-    if (control::ControlPeer* const agent = home(each.recipient.rank)) agent->connection.send(each);
+    if (control::Peer* const agent = home(each.recipient.rank)) agent->connection.send(each);
 }
 
 void StoreServer::rank_ended(int rank) {
@@ -309,7 +308,7 @@ int StoreServer::on_turn() {
   return left_ms;
 }
 
-bool StoreServer::handle(control::ControlPeer& from, const Goodbye& message) {
+bool StoreServer::handle(control::Peer& from, const Goodbye& message) {
   if (!lives_at(message.rank, from)) return false;
   keys_.forget(message.rank);
   for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
@@ -319,7 +318,7 @@ bool StoreServer::handle(control::ControlPeer& from, const Goodbye& message) {
   return true;
 }
 
-void StoreServer::on_end(control::ControlPeer& peer) {
+void StoreServer::on_end(control::Peer& peer) {
   if (!peer.registered) return shared_.on_end(peer);
   std::vector<int> lost;
   for (int rank = 0; rank < size_; ++rank) {

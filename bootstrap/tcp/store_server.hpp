@@ -47,37 +47,35 @@ class StoreServer final : private control::PeerLoop::Handler {
   bool wait_for_all(base::Deadline deadline) { return all_gone_.wait(deadline); }
 
  private:
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer& peer) override;
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer& peer) override;
   int on_turn() override;
 
   // Each returns false if the message violates the protocol.
-  bool handle(control::ControlPeer& from, const NodeHello& message);
-  bool handle(control::ControlPeer& from, const Join& message);
-  bool handle(control::ControlPeer& from, const Contribution& message);
-  bool handle(control::ControlPeer& from, const Publish& message);
-  bool handle(control::ControlPeer& from, const Lookup& message);
-  bool handle(control::ControlPeer& from, const MissingQuery& message);
-  bool handle(control::ControlPeer& from, const Abort& message);
-  bool handle(control::ControlPeer& from, const Death& message);
-  bool handle(control::ControlPeer& from, const Goodbye& message);
-  bool handle(control::ControlPeer& from, const Failure& message);
-  bool handle(control::ControlPeer& from, const Vote& message);
-  bool handle(control::ControlPeer& from, const NoReplacement& message);
-  bool handle(control::ControlPeer& from, const StateQuery& message);
-  bool handle(control::ControlPeer& from, const StateReply& message);
-  bool handle(control::ControlPeer& from, const Report& message);
-  template <typename Message> bool handle_as(control::ControlPeer& from, const control::Frame& frame) {
+  bool handle(control::Peer& from, const NodeHello& message);
+  bool handle(control::Peer& from, const Join& message);
+  bool handle(control::Peer& from, const Contribution& message);
+  bool handle(control::Peer& from, const Publish& message);
+  bool handle(control::Peer& from, const Lookup& message);
+  bool handle(control::Peer& from, const MissingQuery& message);
+  bool handle(control::Peer& from, const Abort& message);
+  bool handle(control::Peer& from, const Death& message);
+  bool handle(control::Peer& from, const Goodbye& message);
+  bool handle(control::Peer& from, const Failure& message);
+  bool handle(control::Peer& from, const Vote& message);
+  bool handle(control::Peer& from, const NoReplacement& message);
+  bool handle(control::Peer& from, const StateQuery& message);
+  bool handle(control::Peer& from, const StateReply& message);
+  bool handle(control::Peer& from, const Report& message);
+  template <typename Message> bool handle_as(control::Peer& from, const control::Frame& frame) {
     const auto message = decode<Message>(frame);
     return message && handle(from, *message);
   }
-  bool dispatch(control::ControlPeer& from, const control::Frame& frame);
+  bool dispatch(control::Peer& from, const control::Frame& frame);
 
   bool in_job(int rank) const noexcept { return rank >= 0 && rank < size_; }
-  bool lives_at(int rank, const control::ControlPeer& peer) const noexcept {
-    return in_job(rank) && home(rank) == &peer;
-  }
-  control::ControlPeer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
+  bool lives_at(int rank, const control::Peer& peer) const noexcept { return in_job(rank) && home(rank) == &peer; }
+  control::Peer* home(int rank) const noexcept { return homes_[static_cast<std::size_t>(rank)]; }
 
   template <typename Message> void send_to_all(const Message& message) {
     const base::Bytes payload = encode(message);
@@ -96,8 +94,8 @@ class StoreServer final : private control::PeerLoop::Handler {
   int lost_host_s_;
   Events events_;
   std::string address_;
-  std::vector<RankFacts> facts_;              // rank -1: hasn't joined
-  std::vector<control::ControlPeer*> homes_;  // by rank: its node's agent
+  std::vector<RankFacts> facts_;       // rank -1: hasn't joined
+  std::vector<control::Peer*> homes_;  // by rank: its node's agent
   int joined_ = 0;
   std::int32_t registrations_ = 0;
   StoreRounds rounds_;

@@ -128,7 +128,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   int job_size_;
   int agent_pid_ = 0;
   std::mutex mutex_;  // connection_: abort may be called from any thread
-  control::ControlConnection connection_;
+  control::Connection connection_;
 
   base::NodePage page_;
   std::vector<RankFacts> facts_;
@@ -168,8 +168,8 @@ TcpBootstrap::TcpBootstrap(const base::Env& env, std::unique_ptr<HostedServices>
       services_(std::move(services)),
       mine_(own_facts(*env.rank)),
       job_size_(*env.size),
-      connection_(services_->reach_agent(env, deadline, check), services_->secret(),
-                  control::ControlConnection::Side::client, &payload_limit),
+      connection_(services_->reach_agent(env, deadline, check), services_->secret(), control::Connection::Side::client,
+                  &payload_limit),
       check_(std::move(check)) {
   agent_pid_ = control::peer_of(connection_.fd()).pid;
   join(deadline);

@@ -19,7 +19,7 @@
 namespace hmc::compat {
 
 using base::Status;
-using control::ControlConnection;
+using control::Connection;
 using control::Frame;
 using control::PeerLoop;
 
@@ -125,7 +125,7 @@ class LateNotice {
 };
 
 /// The next frame before the deadline; nullopt if the connection has ended.
-std::optional<Frame> await_frame(ControlConnection& connection, base::Deadline deadline) {
+std::optional<Frame> await_frame(Connection& connection, base::Deadline deadline) {
   std::vector<base::UniqueFd> fds;
   for (;;) {
     if (auto frame = connection.next(fds)) return frame;
@@ -261,7 +261,7 @@ std::string ControlPlane::adopt(const std::string& name, const Instance& instanc
   return {};
 }
 
-void ControlPlane::on_frame(control::ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd>) {
+void ControlPlane::on_frame(control::Peer& from, const Frame& frame, std::vector<base::UniqueFd>) {
   if (frame.type != type_of(ControlType::introduction)) return loop_->drop(from);
   const auto theirs = decode_introduction(frame.payload);
   if (!theirs) return loop_->drop(from);
@@ -286,7 +286,7 @@ void ControlPlane::connect(const std::string& name, base::UniqueFd socket, const
     throw Error(access_.has_secret ? Code::refused : Code::invalid_config, "control",
                 fmt::format("{} is on another machine or belongs to another user", name), control::same_secret_hint);
   const std::string stated = mine.empty() ? "@" + control::own_ip(socket.get()) : mine;
-  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &control_limit);
+  Connection connection(std::move(socket), access_.key, Connection::Side::client, &control_limit);
   connection.send_encoded(type_of(ControlType::introduction),
                           encode(Introduction{own_instance(), closes_of(name), stated}));
   const auto frame =

@@ -76,8 +76,8 @@ class ControlPlane final : private control::PeerLoop::Handler {
 
  private:
   std::string refusal_of(int socket) override;
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer&) override {}
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer&) override {}
   /// Adds the connection, or returns the reason against it.
   template <typename Take>
   std::string adopt(const std::string& name, const Instance& instance, std::uint64_t peer_closes, Take&& take);

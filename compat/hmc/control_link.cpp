@@ -12,7 +12,7 @@
 namespace hmc::compat {
 
 using base::Status;
-using control::ControlConnection;
+using control::Connection;
 
 namespace {
 
@@ -24,7 +24,7 @@ bool closed_by_peer(int socket) noexcept {
 
 }  // namespace
 
-void ControlLink::add(ControlConnection connection, std::uint64_t peer_closes) {
+void ControlLink::add(Connection connection, std::uint64_t peer_closes) {
   const std::lock_guard guard(mutex_);
   std::vector<base::UniqueFd> none;
   std::erase_if(lines_, [&](const std::shared_ptr<Line>& line) {

@@ -15,7 +15,7 @@
 
 namespace hmc::compat {
 
-/// The messages of this layer on a ControlConnection. `hello` (1) is the connection's own.
+/// The messages of this layer on a Connection. `hello` (1) is the connection's own.
 enum class ControlType : std::uint16_t { introduction = 64, answer, message };
 constexpr control::MessageType type_of(ControlType type) noexcept { return static_cast<control::MessageType>(type); }
 
@@ -33,7 +33,7 @@ class ControlLink {
   explicit ControlLink(const Instance& instance) : instance_(instance) {}
   const Instance& instance() const noexcept { return instance_; }
   /// `peer_closes`: how often the peer had closed its connections to this process before.
-  void add(control::ControlConnection connection, std::uint64_t peer_closes);
+  void add(control::Connection connection, std::uint64_t peer_closes);
   bool alive();
   /// The socket that send() uses; -1: none.
   int fd();
@@ -46,10 +46,9 @@ class ControlLink {
 
  private:
   struct Line {
-    Line(control::ControlConnection opened, std::uint64_t closes)
-        : connection(std::move(opened)), peer_closes(closes) {}
+    Line(control::Connection opened, std::uint64_t closes) : connection(std::move(opened)), peer_closes(closes) {}
     std::mutex mutex;
-    control::ControlConnection connection;
+    control::Connection connection;
     const std::uint64_t peer_closes;
     std::deque<base::Bytes> unread;  ///< that add() took from the connection; under `mutex`
   };

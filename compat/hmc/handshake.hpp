@@ -1,4 +1,4 @@
-// The messages by which two Communicators connect. ControlConnection authenticates them.
+// The messages by which two Communicators connect. Connection authenticates them.
 //
 //   client -> server   connect_request
 //   server -> client   accepted, already_connected or refused

@@ -18,8 +18,7 @@
 namespace hmc::compat {
 
 using base::Deadline;
-using control::ControlConnection;
-using control::ControlPeer;
+using control::Connection;
 using control::Frame;
 using rma::Endpoint;
 
@@ -83,7 +82,7 @@ base::UniqueFd connect_or_log(const std::string& at, Deadline deadline, const ba
 }
 
 /// The next message of a connection that the caller's thread uses. Throws Error.
-Frame await_frame(ControlConnection& connection, std::vector<base::UniqueFd>& fds, const std::string& from,
+Frame await_frame(Connection& connection, std::vector<base::UniqueFd>& fds, const std::string& from,
                   Deadline deadline) {
   for (;;) {
     if (auto frame = connection.next(fds)) return *std::move(frame);
@@ -202,7 +201,7 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
     throw Error(Code::invalid_config, "connectTo", fmt::format("HMC_SECRET isn't set, and {} is another machine", at),
                 control::same_secret_hint);
   }
-  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
+  Connection connection(std::move(socket), access_.key, Connection::Side::client, &handshake_limit);
 
   const auto peer = std::make_shared<Peer>();
   peer->outgoing = true;
@@ -280,9 +279,9 @@ std::shared_ptr<Peer> Peers::try_connect(const PeerName& server, std::optional<I
   }
   changed_.notify_all();
   log_.info("connected to {} by {}", at, endpoint_.path(peer->number));
-  const auto link = std::make_shared<ControlConnection>(std::move(connection));
+  const auto link = std::make_shared<Connection>(std::move(connection));
   loop_.post([this, link, peer] {
-    ControlPeer& added = loop_.add(std::move(*link));
+    control::Peer& added = loop_.add(std::move(*link));
     links_[&added] = peer;
     const std::lock_guard guard(lock_);
     if (peer->state == Peer::State::failed) loop_.drop(added);  // another thread has disconnected it meanwhile
@@ -315,7 +314,7 @@ Endpoint::Mapped Peers::share_with(const Accepted& accepted, Deadline deadline) 
       control::connect_unix(accepted.unix_name, socket) != control::ConnectResult::connected ||
       !access_.admits(socket.get()))
     return {};  // another node, another network namespace or another user
-  ControlConnection connection(std::move(socket), access_.key, ControlConnection::Side::client, &handshake_limit);
+  Connection connection(std::move(socket), access_.key, Connection::Side::client, &handshake_limit);
   std::vector<control::SharedFd> mine;
   ShareMemory memory = own_memory(mine);
   memory.token = accepted.token;
@@ -365,7 +364,7 @@ std::string Peers::refusal_of(int socket) {
   return access_.refusal_of(socket);
 }
 
-void Peers::refuse(ControlPeer& to, Code code, std::string text) {
+void Peers::refuse(control::Peer& to, Code code, std::string text) {
   log_.warn("a peer is refused: {}", text);
   Refused refused;
   refused.code = code;
@@ -374,7 +373,7 @@ void Peers::refuse(ControlPeer& to, Code code, std::string text) {
   loop_.drop(to);
 }
 
-void Peers::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
+void Peers::on_frame(control::Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) {
   try {
     if (const auto request = decode_step<ConnectRequest>(frame)) return handle(from, *request);
     if (const auto memory = decode_step<ShareMemory>(frame)) return handle(from, *memory, fds);
@@ -387,7 +386,7 @@ void Peers::on_frame(ControlPeer& from, const Frame& frame, std::vector<base::Un
   }
 }
 
-void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
+void Peers::handle(control::Peer& from, const ConnectRequest& request) {
   if (request.version != handshake_version)
     return refuse(from, Code::refused,
                   fmt::format("it uses version {} of the handshake, not {}", request.version, handshake_version));
@@ -435,7 +434,7 @@ void Peers::handle(ControlPeer& from, const ConnectRequest& request) {
   from.connection.send(answer);
 }
 
-void Peers::handle(ControlPeer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds) {
+void Peers::handle(control::Peer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds) {
   const auto found = std::find_if(accepting_.begin(), accepting_.end(),
                                   [&](const auto& each) { return each.second.token == message.token; });
   if (found == accepting_.end() || !is_unix(from.connection.fd()))
@@ -448,7 +447,7 @@ void Peers::handle(ControlPeer& from, const ShareMemory& message, std::vector<ba
   loop_.drop(from);
 }
 
-void Peers::handle(ControlPeer& from, const Commit& commit) {
+void Peers::handle(control::Peer& from, const Commit& commit) {
   const auto found = accepting_.find(&from);
   if (found == accepting_.end()) return refuse(from, Code::refused, "it commits an unknown handshake");
   Accepting accepting = std::move(found->second);
@@ -473,7 +472,7 @@ void Peers::handle(ControlPeer& from, const Commit& commit) {
   from.connection.send(Ready{});
 }
 
-void Peers::on_end(ControlPeer& gone) {
+void Peers::on_end(control::Peer& gone) {
   if (const auto found = accepting_.find(&gone); found != accepting_.end()) {
     forget(found->second.peer);
     accepting_.erase(found);

@@ -101,14 +101,14 @@ class Peers final : private control::PeerLoop::Handler {
   };
 
   std::string refusal_of(int socket) override;
-  void on_frame(control::ControlPeer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
-  void on_end(control::ControlPeer& gone) override;
+  void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
+  void on_end(control::Peer& gone) override;
   int on_turn() override;
 
-  void handle(control::ControlPeer& from, const ConnectRequest& request);
-  void handle(control::ControlPeer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds);
-  void handle(control::ControlPeer& from, const Commit& message);
-  void refuse(control::ControlPeer& to, Code code, std::string text);
+  void handle(control::Peer& from, const ConnectRequest& request);
+  void handle(control::Peer& from, const ShareMemory& message, std::vector<base::UniqueFd>& fds);
+  void handle(control::Peer& from, const Commit& message);
+  void refuse(control::Peer& to, Code code, std::string text);
   rma::Endpoint::Mapped share_with(const Accepted& accepted, base::Deadline deadline);
   ShareMemory own_memory(std::vector<control::SharedFd>& fds) const;
   rma::Endpoint::Mapped map(const ShareMemory& message, std::vector<base::UniqueFd>& fds) const;
@@ -140,8 +140,8 @@ class Peers final : private control::PeerLoop::Handler {
   std::string unix_name_;                     // under lock_
 
   // Only on the service thread.
-  std::map<control::ControlPeer*, Accepting> accepting_;
-  std::map<control::ControlPeer*, std::shared_ptr<Peer>> links_;
+  std::map<control::Peer*, Accepting> accepting_;
+  std::map<control::Peer*, std::shared_ptr<Peer>> links_;
   control::PeerLoop loop_;  // last: its thread uses the other members
 };
 

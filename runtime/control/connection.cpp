@@ -40,7 +40,7 @@ std::string text_of(int error) {
 
 }  // namespace
 
-ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit)
+Connection::Connection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit)
     : socket_(std::move(socket)), secret_(secret), side_(side), my_nonce_(random_bytes()), opener_(limit) {
   if (base::Env::uses_tls() && is_tcp(socket_.get()))
     tls_.emplace(socket_.get(), side == Side::client ? base::Tls::Side::client : base::Tls::Side::server,
@@ -54,12 +54,12 @@ ControlConnection::ControlConnection(base::UniqueFd socket, const Secret& secret
   }
 }
 
-void ControlConnection::send_hello() {
+void Connection::send_hello() {
   push(MessageType::hello, base::Bytes(my_nonce_.begin(), my_nonce_.end()), {});
   write();
 }
 
-bool ControlConnection::receive_hello(const Frame& frame) {
+bool Connection::receive_hello(const Frame& frame) {
   if (frame.payload.size() != my_nonce_.size()) return false;
   const bool client = side_ == Side::client;
   const base::ByteView theirs = frame.payload;
@@ -81,13 +81,13 @@ bool ControlConnection::receive_hello(const Frame& frame) {
   return true;
 }
 
-void ControlConnection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+void Connection::push(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
   base::Bytes bytes = sealer_.seal(type, payload, static_cast<std::uint16_t>(fds.size()));
   unsent_ += bytes.size();
   out_.push_back({std::move(bytes), 0, std::move(fds)});
 }
 
-void ControlConnection::send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
+void Connection::send_encoded(MessageType type, const base::Bytes& payload, std::vector<SharedFd> fds) {
   if (ended_) return;
   if (!keyed_) {
     waiting_.push_back({type, payload, std::move(fds)});
@@ -97,20 +97,20 @@ void ControlConnection::send_encoded(MessageType type, const base::Bytes& payloa
   write();
 }
 
-IoResult ControlConnection::transmit(base::ByteView bytes, const std::vector<SharedFd>& fds) {
+IoResult Connection::transmit(base::ByteView bytes, const std::vector<SharedFd>& fds) {
   if (tls_) return result_of(tls_->write(bytes.data(), bytes.size()));  // TCP carries no descriptors
   std::vector<int> numbers;
   for (const SharedFd& each : fds) numbers.push_back(each->get());
   return send_some(socket_.get(), bytes, numbers);
 }
 
-IoResult ControlConnection::receive(std::span<std::byte> into, std::vector<base::UniqueFd>& fds) {
+IoResult Connection::receive(std::span<std::byte> into, std::vector<base::UniqueFd>& fds) {
   if (!tls_) return receive_some(socket_.get(), into, fds);
   const IoResult result = result_of(tls_->read(into.data(), into.size()));
   return result.io == Io::some && result.bytes == 0 ? IoResult{Io::ended, 0, 0} : result;
 }
 
-void ControlConnection::write() {
+void Connection::write() {
   stalled_ = false;
   while (!out_.empty() && !ended_) {
     Outgoing& first = out_.front();
@@ -134,7 +134,7 @@ void ControlConnection::write() {
   }
 }
 
-void ControlConnection::read() {
+void Connection::read() {
   std::array<std::byte, 65536> chunk;
   std::vector<base::UniqueFd> fds;
   constexpr int fair_share = 32;  // maximum number of reads before other connections are served
@@ -158,7 +158,7 @@ void ControlConnection::read() {
   }
 }
 
-std::optional<Frame> ControlConnection::next(std::vector<base::UniqueFd>& fds) {
+std::optional<Frame> Connection::next(std::vector<base::UniqueFd>& fds) {
   for (;;) {
     std::optional<Frame> frame = opener_.next();
     if (!frame) {
@@ -189,14 +189,14 @@ std::optional<Frame> ControlConnection::next(std::vector<base::UniqueFd>& fds) {
   }
 }
 
-void ControlConnection::end(std::string fault) {
+void Connection::end(std::string fault) {
   ended_ = true;
   if (fault_.empty()) fault_ = std::move(fault);
 }
 
-void ControlConnection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
+void Connection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
 
-void move_or_sleep(ControlConnection& connection, int timeout_ms) {
+void move_or_sleep(Connection& connection, int timeout_ms) {
   pollfd wait{connection.fd(), POLLIN, 0};
   if (connection.stalled()) {
     timeout_ms = std::min(timeout_ms, 1);

@@ -1,4 +1,4 @@
-// ControlConnection: an authenticated, buffered, non-blocking connection.
+// Connection: an authenticated, buffered, non-blocking connection.
 #pragma once
 
 #include <deque>
@@ -23,10 +23,10 @@ using SharedFd = std::shared_ptr<base::UniqueFd>;
 /// Both sides first exchange a hello with a nonce, signed with the job's secret. Later frames are signed with keys that
 /// are derived from the secret and both nonces; messages sent before that are queued. The store, the agents and the
 /// ranks use it; the caller polls. Owns the socket. HMC_TLS=1 encrypts TCP sockets. One thread at a time.
-class ControlConnection {
+class Connection {
  public:
   enum class Side { client, server };
-  ControlConnection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit);
+  Connection(base::UniqueFd socket, const Secret& secret, Side side, PayloadLimit limit);
 
   int fd() const noexcept { return socket_.get(); }
   /// True if the peer has proved in this session, not by a replay, that it has the secret.
@@ -105,6 +105,6 @@ class ControlConnection {
 };
 
 /// For code without a PeerLoop: sleeps until the connection is ready, at most for `timeout_ms`; then reads and writes.
-void move_or_sleep(ControlConnection& connection, int timeout_ms);
+void move_or_sleep(Connection& connection, int timeout_ms);
 
 }  // namespace hmc::control

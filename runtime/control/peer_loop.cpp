@@ -34,8 +34,8 @@ PeerLoop::~PeerLoop() { stop(); }
 
 void PeerLoop::add_listener(base::UniqueFd listener) { listeners_.push_back(std::move(listener)); }
 
-ControlPeer& PeerLoop::add(ControlConnection connection) {
-  peers_.push_back(std::make_unique<ControlPeer>(std::move(connection), base::Deadline::after(prove_within)));
+Peer& PeerLoop::add(Connection connection) {
+  peers_.push_back(std::make_unique<Peer>(std::move(connection), base::Deadline::after(prove_within)));
   return *peers_.back();
 }
 
@@ -92,7 +92,7 @@ int PeerLoop::turn(int timeout_ms) {
     if (polled[1 + i].revents != 0) accept_from(listeners_[i].get());
   }
   for (std::size_t i = 0; i < known; ++i) {
-    ControlPeer& peer = *peers_[i];
+    Peer& peer = *peers_[i];
     const short happened = polled[1 + listeners + i].revents;
     if ((happened & (POLLOUT | POLLHUP | POLLERR)) != 0 || peer.connection.stalled()) peer.connection.write();
     if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) drain(peer);
@@ -103,17 +103,17 @@ int PeerLoop::turn(int timeout_ms) {
   return handler_.on_turn();
 }
 
-void PeerLoop::drop(ControlPeer& peer) {
+void PeerLoop::drop(Peer& peer) {
   peer.dropped = true;
   peer.authenticate_by = base::Deadline::after(std::chrono::seconds(1));
 }
 
-ControlConnection PeerLoop::take(ControlPeer& peer) {
+Connection PeerLoop::take(Peer& peer) {
   peer.taken = peer.dropped = true;
   return std::move(peer.connection);
 }
 
-void PeerLoop::drain(ControlPeer& peer) {
+void PeerLoop::drain(Peer& peer) {
   if (peer.dropped) return;
   peer.connection.read();
   std::vector<base::UniqueFd> fds;
@@ -150,7 +150,7 @@ void PeerLoop::run_tasks() {
   for (const auto& task : tasks) task();
 }
 
-bool PeerLoop::is_over(const ControlPeer& peer) const {
+bool PeerLoop::is_over(const Peer& peer) const {
   if (peer.taken || peer.connection.ended()) return true;
   if (peer.dropped && !peer.connection.wants_write()) return true;
   return (peer.dropped || !peer.connection.authenticated()) && peer.authenticate_by.expired();
@@ -162,7 +162,7 @@ void PeerLoop::sweep() {
       ++i;
       continue;
     }
-    const std::unique_ptr<ControlPeer> gone = std::move(peers_[i]);
+    const std::unique_ptr<Peer> gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
     if (gone->taken) continue;
     if (gone->connection.authenticated()) {

@@ -18,10 +18,9 @@
 namespace hmc::control {
 
 /// One connection of a loop. Only the loop's handler uses `rank` and `registered`.
-struct ControlPeer {
-  ControlPeer(ControlConnection link, base::Deadline deadline)
-      : connection(std::move(link)), authenticate_by(deadline) {}
-  ControlConnection connection;
+struct Peer {
+  Peer(Connection link, base::Deadline deadline) : connection(std::move(link)), authenticate_by(deadline) {}
+  Connection connection;
   base::Deadline authenticate_by;
   bool registered = false;  ///< an agent at the store; a rank at its agent
   int rank = -1;            ///< at an agent: the connected rank
@@ -40,9 +39,9 @@ class PeerLoop {
     virtual ~Handler() = default;
     /// The reason for which this connection is refused; empty: none.
     virtual std::string refusal_of(int /*socket*/) { return {}; }
-    virtual void on_frame(ControlPeer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
+    virtual void on_frame(Peer& from, const Frame& frame, std::vector<base::UniqueFd> fds) = 0;
     /// An authenticated peer's connection has ended. The peer is destroyed after this call.
-    virtual void on_end(ControlPeer& peer) = 0;
+    virtual void on_end(Peer& peer) = 0;
     /// Called after each turn. Returns the time in ms after which it needs another turn; -1: none.
     virtual int on_turn() { return -1; }
   };
@@ -55,26 +54,24 @@ class PeerLoop {
   void add_listener(base::UniqueFd listener);
   void close_listeners() { listeners_.clear(); }  ///< on the loop's thread, in a task
   /// Adds a connection that this side opened. Before start(), or on the loop's thread.
-  ControlPeer& add(ControlConnection connection);
+  Peer& add(Connection connection);
   /// Adds a connection that the other side opened. On the loop's thread.
-  void admit(base::UniqueFd socket) {
-    add(ControlConnection(std::move(socket), secret_, ControlConnection::Side::server, limit_));
-  }
+  void admit(base::UniqueFd socket) { add(Connection(std::move(socket), secret_, Connection::Side::server, limit_)); }
   void start(const char* thread_name);
   /// Runs `task` on the loop's thread. From any thread.
   void post(std::function<void()> task);
   /// Ends the thread after a last turn. Then the caller may access the peers.
   void stop();
 
-  std::vector<std::unique_ptr<ControlPeer>>& peers() noexcept { return peers_; }
+  std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
   std::size_t unknown_connections() const noexcept { return unknown_connections_.load(std::memory_order_relaxed); }
 
   /// Closes the connection when its unsent data is sent, or after a short time. The handler is called only for its end.
-  void drop(ControlPeer& peer);
+  void drop(Peer& peer);
   /// Takes an authenticated connection out of the loop; on_end isn't called for it. In on_frame only.
-  ControlConnection take(ControlPeer& peer);
+  Connection take(Peer& peer);
   /// Reads all data that has arrived from this peer and passes it to the handler.
-  void drain(ControlPeer& peer);
+  void drain(Peer& peer);
 
  private:
   void run();
@@ -83,7 +80,7 @@ class PeerLoop {
   void accept_from(int listener);
   void run_tasks();
   void sweep();
-  bool is_over(const ControlPeer& peer) const;
+  bool is_over(const Peer& peer) const;
   void refuse(int socket, std::string_view reason);
 
   Secret secret_;
@@ -91,7 +88,7 @@ class PeerLoop {
   PayloadLimit limit_;
   const base::Log log_;
   std::vector<base::UniqueFd> listeners_;
-  std::vector<std::unique_ptr<ControlPeer>> peers_;
+  std::vector<std::unique_ptr<Peer>> peers_;
   base::UniqueFd wake_;
   std::mutex mutex_;
   std::vector<std::function<void()>> tasks_;  // under mutex_

@@ -477,11 +477,11 @@ TEST_F(StoreFailure, values_survive_the_loss_of_all_clients) {
 }
 
 TEST_F(StoreFailure, a_client_that_sends_a_malformed_call_is_disconnected) {
-  using control::ControlConnection;
+  using control::Connection;
   const auto access = control::Access::of(base::Env::from_process(), "hmc store");
   for (const bool says_hello : {false, true}) {
-    ControlConnection bad(control::connect_tcp(service.address(), base::Deadline::after(long_enough)), access.key,
-                          ControlConnection::Side::client, &bootstrap::payload_limit);
+    Connection bad(control::connect_tcp(service.address(), base::Deadline::after(long_enough)), access.key,
+                   Connection::Side::client, &bootstrap::payload_limit);
     bootstrap::StoreCall hello;
     hello.op = bootstrap::StoreOp::hello;
     if (says_hello) bad.send(hello);
@@ -500,8 +500,8 @@ TEST_F(StoreFailure, a_client_that_sends_a_malformed_call_is_disconnected) {
 
 TEST_F(StoreFailure, a_connection_with_another_secret_is_refused) {
   base::UniqueFd stranger = control::connect_tcp(service.address(), base::Deadline::after(long_enough));
-  control::ControlConnection connection(std::move(stranger), control::Secret::random(),
-                                        control::ControlConnection::Side::client, &bootstrap::payload_limit);
+  control::Connection connection(std::move(stranger), control::Secret::random(), control::Connection::Side::client,
+                                 &bootstrap::payload_limit);
   std::vector<base::UniqueFd> fds;
   while (!connection.ended()) {
     (void)connection.next(fds);

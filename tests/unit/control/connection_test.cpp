@@ -16,7 +16,7 @@
 namespace hmc::control {
 namespace {
 
-using Side = ControlConnection::Side;
+using Side = Connection::Side;
 
 // A protocol of two messages.
 enum class Type : std::uint16_t { number = 2, large };
@@ -47,7 +47,7 @@ std::pair<base::UniqueFd, base::UniqueFd> socket_pair() {
 }
 
 /// The next message, or nullopt after the connection has ended.
-std::optional<Frame> next_of(ControlConnection& one, ControlConnection& other, std::vector<base::UniqueFd>& fds) {
+std::optional<Frame> next_of(Connection& one, Connection& other, std::vector<base::UniqueFd>& fds) {
   const auto deadline = soon();
   while (!deadline.expired()) {
     if (auto frame = one.next(fds)) return frame;
@@ -72,8 +72,8 @@ base::Bytes drain(int socket) {
 TEST(Connection, authenticated_ends_exchange_messages) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   std::vector<base::UniqueFd> fds;
   client.send(Number{1});
   EXPECT_EQ(number_in(*next_of(server, client, fds)), 1);
@@ -103,12 +103,12 @@ TEST(Connection, tls_encrypts_tcp_connections) {
   const WithTls tls;
   auto [a, b] = tcp_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
   std::array<std::byte, 1> first{};
   while (::recv(b.get(), first.data(), 1, MSG_PEEK) < 0 && errno == EAGAIN) {
   }
   EXPECT_EQ(first[0], std::byte{0x16});  // a TLS handshake record, and not a frame of HMC
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   client.send(Number{7});
   std::vector<base::UniqueFd> fds;
   EXPECT_EQ(number_in(*next_of(server, client, fds)), 7);
@@ -119,17 +119,17 @@ TEST(Connection, tls_encrypts_tcp_connections) {
 TEST(Connection, peer_without_tls_is_rejected) {
   auto [a, b] = tcp_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
   const WithTls tls;
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   while (!server.ended()) server.read();
   EXPECT_THAT(server.fault(), testing::HasSubstr("TLS"));
 }
 
 TEST(Connection, different_secret_is_rejected) {
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), Secret::random(), Side::client, &limit_of);
-  ControlConnection server(std::move(b), Secret::random(), Side::server, &limit_of);
+  Connection client(std::move(a), Secret::random(), Side::client, &limit_of);
+  Connection server(std::move(b), Secret::random(), Side::server, &limit_of);
   client.send(Number{1});
   std::vector<base::UniqueFd> fds;
   EXPECT_FALSE(next_of(server, client, fds));
@@ -142,12 +142,12 @@ TEST(Connection, replayed_handshake_is_rejected) {
   base::Bytes recording;
   {
     auto [a, b] = socket_pair();
-    ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+    Connection client(std::move(a), secret, Side::client, &limit_of);
     recording = drain(b.get());  // its hello
     ASSERT_EQ(send_some(b.get(), recording, {}).bytes, recording.size());
   }
   auto [stranger, b] = socket_pair();
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   ASSERT_EQ(send_some(stranger.get(), recording, {}).bytes, recording.size());
   std::vector<base::UniqueFd> fds;
   server.read();
@@ -165,7 +165,7 @@ TEST(Connection, replayed_handshake_is_rejected) {
 
 TEST(Connection, reflected_hello_is_rejected) {
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), Secret::random(), Side::client, &limit_of);
+  Connection client(std::move(a), Secret::random(), Side::client, &limit_of);
   const base::Bytes hello = drain(b.get());
   (void)send_some(b.get(), hello, {});
   std::vector<base::UniqueFd> fds;
@@ -178,11 +178,11 @@ TEST(Connection, reflected_hello_is_rejected) {
 TEST(Connection, different_version_is_named_on_both_ends) {
   const Secret secret = Secret::random();
   auto [a, b] = socket_pair();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
   base::Bytes hello = drain(b.get());
   hello[4] = std::byte{9};  // the version's low byte
   auto [c, d] = socket_pair();
-  ControlConnection server(std::move(d), secret, Side::server, &limit_of);
+  Connection server(std::move(d), secret, Side::server, &limit_of);
   (void)send_some(c.get(), hello, {});
   std::vector<base::UniqueFd> fds;
   server.read();
@@ -204,8 +204,8 @@ TEST(Connection, different_version_is_named_on_both_ends) {
 TEST(Connection, passed_descriptors_are_closed_on_exec) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   client.send(Number{1});
   std::vector<base::UniqueFd> fds;
   (void)next_of(server, client, fds);
@@ -233,8 +233,8 @@ TEST(Connection, passed_descriptors_are_closed_on_exec) {
 TEST(Connection, large_message_is_sent_through_a_small_buffer) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection client(std::move(a), secret, Side::client, &limit_of);
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection client(std::move(a), secret, Side::client, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   Large large{base::Bytes(8U << 20)};
   for (std::size_t i = 0; i < large.bytes.size(); ++i) large.bytes[i] = static_cast<std::byte>(i % 251);
   client.send(large);
@@ -247,10 +247,10 @@ TEST(Connection, large_message_is_sent_through_a_small_buffer) {
 TEST(Connection, messages_sent_before_the_end_are_received) {
   auto [a, b] = socket_pair();
   const Secret secret = Secret::random();
-  ControlConnection server(std::move(b), secret, Side::server, &limit_of);
+  Connection server(std::move(b), secret, Side::server, &limit_of);
   std::vector<base::UniqueFd> fds;
   {
-    ControlConnection client(std::move(a), secret, Side::client, &limit_of);
+    Connection client(std::move(a), secret, Side::client, &limit_of);
     client.send(Number{1});
     (void)next_of(server, client, fds);
     client.send(Number{2});
