@@ -102,7 +102,7 @@ std::optional<Member> member_of(const base::Env& env, std::string_view rank, std
                                 std::string launcher) {
   const std::optional<int> number = number_of(env, rank);
   if (!number || !size || *number < 0 || *number >= *size) return std::nullopt;
-  return Member{*number, *size, std::move(launcher), false};
+  return Member{*number, *size, std::move(launcher), false, nullptr, true};
 }
 
 /// Ranks that know their number and the machine of rank 0. On one machine they find each other by a Unix socket named
@@ -150,7 +150,7 @@ Finding pmix(const base::Env& env) {
   if (const std::string why = why_no_pmix(env); !why.empty()) return blocked("PMIx", seen, why);
   const bool on_one_node = size && number_of(env, "OMPI_COMM_WORLD_LOCAL_SIZE") == size;
   return available("PMIx", seen, [on_one_node](const base::Env& job, Deadline deadline) -> std::unique_ptr<Bootstrap> {
-    Member member{0, 1, "PMIx", on_one_node};
+    Member member{0, 1, "PMIx", on_one_node, nullptr, true};
     const auto exchange = make_pmix(job, member);
     return member.size == 1 ? make_alone() : join_over(*exchange, member, job, deadline);
   });

@@ -56,6 +56,12 @@ std::string store_of(const Record& record, const RankFacts& mine) {
   return all;
 }
 
+/// Why nobody will replace a rank that has ended; empty: a process may come.
+std::string no_replacement(const Member& member) {
+  if (!member.starts_once) return {};
+  return fmt::format("{} replaces no rank; start the job by hmcrun --respawn", member.launcher);
+}
+
 }  // namespace
 
 std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& member, base::Env env, Deadline deadline) {
@@ -88,7 +94,8 @@ std::unique_ptr<Bootstrap> join_over(RecordExchange& exchange, const Member& mem
     secret = env.secret.empty() ? control::Secret::random() : control::Secret::from_hex(env.secret);
     record = own_record(mine, env.secret.empty() ? secret.hex() : std::string(no_secret), member.on_one_node);
     store = std::make_unique<StoreServer>(key_of(secret, record.job), member.size,
-                                          member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{});
+                                          member.on_one_node ? "127.0.0.1:0" : ":0", StoreServer::Events{},
+                                          no_replacement(member));
     record.port = store->address().substr(store->address().rfind(':') + 1);
   } catch (...) {
     exchange.publish(std::string(failed), deadline);  // so that the other ranks don't wait
@@ -118,7 +125,8 @@ std::unique_ptr<Bootstrap> join_at(const std::string& host, int port, const Memb
       control::Secret::from_hex(env.secret).derive({base::as_bytes("port"), base::as_bytes(number)});
   std::unique_ptr<StoreServer> store;
   if (member.rank == 0) {
-    store = std::make_unique<StoreServer>(secret, member.size, ":" + number, StoreServer::Events{});
+    store =
+        std::make_unique<StoreServer>(secret, member.size, ":" + number, StoreServer::Events{}, no_replacement(member));
     env.store = "127.0.0.1:" + number;
   }
   return join_tcp(env, std::make_unique<HostedServices>(secret, std::move(store)), deadline);

@@ -30,6 +30,7 @@ struct Member {
   std::string launcher;                   ///< for Runtime::launcher()
   bool on_one_node = false;               ///< all ranks are on this machine, so the store needs no network
   std::function<void()> check = nullptr;  ///< called while this rank waits for the others; throws to end the wait
+  bool starts_once = false;               ///< the launcher starts each rank once: Team::grow is unavailable
 };
 
 /// Rank 0 runs the store on a free port and publishes {secret, machine, addresses}; the others connect to the first of

@@ -27,14 +27,15 @@ constexpr auto states_for = std::chrono::milliseconds(500);
 
 }  // namespace
 
-StoreServer::StoreServer(const control::Secret& secret, int job_size, const std::string& bind, Events events)
+StoreServer::StoreServer(const control::Secret& secret, int job_size, const std::string& bind, Events events,
+                         std::string no_replacement)
     : size_(job_size),
       lost_host_s_(base::Env::lost_host_s()),
       events_(std::move(events)),
       facts_(static_cast<std::size_t>(job_size)),
       homes_(static_cast<std::size_t>(job_size)),
       rounds_(job_size),
-      agreements_(job_size),
+      agreements_(job_size, std::move(no_replacement)),
       shared_(loop_),
       loop_(secret, *this, &payload_limit) {
   if (bind.empty()) {

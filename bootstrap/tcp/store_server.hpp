@@ -29,9 +29,10 @@ class StoreServer final : private control::PeerLoop::Handler {
     /// No process is left that could call grow(), so no rank can be replaced any more.
     std::function<void()> on_no_member;
   };
-  /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces; empty: only connect_here()). Throws
-  /// Error.
-  StoreServer(const control::Secret& secret, int job_size, const std::string& bind, Events events);
+  /// Listens on `bind` ("127.0.0.1:0", "[::1]:0", ":4242" for all interfaces; empty: only connect_here()).
+  /// `no_replacement`: as StoreAgreements. Throws Error.
+  StoreServer(const control::Secret& secret, int job_size, const std::string& bind, Events events,
+              std::string no_replacement = {});
   ~StoreServer() override;  ///< stops and joins the thread
 
   /// A connection of an agent in this process, without a network.

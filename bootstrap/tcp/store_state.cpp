@@ -138,8 +138,9 @@ bool StoreAgreements::is_hopeless(const Agreement& agreement, const std::vector<
   for (const RankProcess& each : agreement.members)
     if (!agreement.voted.contains(each)) return false;
   for (const std::int32_t rank : missing) {
-    if (!has_ended(rank) || at(rank).no_replacement.empty()) continue;
-    text = fmt::format("no process will replace rank {}: {}", rank, at(rank).no_replacement);
+    const std::string& why = no_replacement_.empty() ? at(rank).no_replacement : no_replacement_;
+    if (!has_ended(rank) || why.empty()) continue;
+    text = fmt::format("no process will replace rank {}: {}", rank, why);
     return true;
   }
   return false;

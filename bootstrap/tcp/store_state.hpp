@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -69,7 +70,11 @@ class StoreKeys {
 /// ended.
 class StoreAgreements {
  public:
-  explicit StoreAgreements(int job_size) : ranks_(static_cast<std::size_t>(job_size)), members_(ranks_.size()) {}
+  /// `no_replacement`: the reason why no process will ever come in place of another; empty: one may come.
+  explicit StoreAgreements(int job_size, std::string no_replacement = {})
+      : no_replacement_(std::move(no_replacement)),
+        ranks_(static_cast<std::size_t>(job_size)),
+        members_(ranks_.size()) {}
 
   RankProcess process(int rank) const noexcept { return {rank, at(rank).life}; }
   bool has_ended(int rank) const noexcept { return at(rank).ended; }
@@ -124,6 +129,7 @@ class StoreAgreements {
   std::vector<DecisionFor> decide_ready();
   std::vector<DecisionFor> decide(Open::iterator which);
 
+  const std::string no_replacement_;  // of every rank
   std::vector<Rank> ranks_;
   std::size_t members_;  // number of ranks that can_vote()
   Open open_;

@@ -474,7 +474,7 @@ HMC_C_API hmc_code hmc_team_duplicate(hmc_team_t team, hmc_team_t* result);
  * ended: see Team::shrink. */
 HMC_C_API hmc_code hmc_team_shrink(hmc_team_t world);
 /* Waits until each rank that has ended is replaced. `world` has its original ranks again: see Team::grow.
- * HMC_UNAVAILABLE, at once: hmcrun doesn't start a rank again. */
+ * HMC_UNAVAILABLE, at once: the launcher doesn't start a rank again. */
 HMC_C_API hmc_code hmc_team_grow(hmc_team_t world, int64_t timeout_ns);
 /* The ranks on this rank's node. */
 HMC_C_API hmc_code hmc_team_node(hmc_team_t team, hmc_team_t* result);

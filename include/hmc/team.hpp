@@ -143,8 +143,8 @@ class HMC_API Team {
   /// environment. Returns a team with the original ranks, which becomes Runtime::world(). In a replacement,
   /// Runtime::init returns at the same time, with this world.
   ///  - Error{timeout}: some ranks weren't replaced. This team stays usable.
-  ///  - Error{unavailable}, at once: hmcrun starts no rank again (no --respawn, or its limit is reached). This team
-  ///    stays usable.
+  ///  - Error{unavailable}, at once: no process will come. Under hmcrun: no --respawn, or its limit is reached. Under
+  ///    torchrun, PMIx, PMI-1 and Slurm: always. This team stays usable.
   ///  - Error{peer_failed}: another rank has ended. Call shrink().
   Team grow(Timeout timeout = job_timeout);
 

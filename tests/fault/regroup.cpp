@@ -7,9 +7,11 @@
 //   hmcrun -np N --respawn K regroup ignored     rank 1 is killed, and nobody calls grow
 //   hmcrun -np N --keep-going regroup executed   rank 1 executes the program anew, and nobody calls grow
 //   regroup lost_store                           rank 0, which runs the store, is killed: the others can't shrink
+//   regroup not_replaced [TEXT]                  rank 1 is killed: grow fails at once with TEXT, or at its timeout
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -229,6 +231,29 @@ void lost_store(Runtime& rt) {
   HMC_CHECK_THROWS(Code::unavailable, rt.world().shrink());
 }
 
+/// `reason`: part of the error's text; null: a process might come, so grow waits.
+void not_replaced(Runtime& rt, const char* reason) {
+  using std::chrono::milliseconds;
+  const milliseconds timeout(reason != nullptr ? 20'000 : 300);
+  Window win = Window::create(rt.world(), part_bytes);
+  lose(rt, win, 1);
+  rt.world().shrink();
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    rt.world().grow(timeout);
+    HMC_CHECK(false);
+  } catch (const Error& error) {
+    const auto waited = std::chrono::steady_clock::now() - start;
+    HMC_CHECK_MSG(error.code() == (reason != nullptr ? Code::unavailable : Code::timeout), "{}", error.what());
+    HMC_CHECK_MSG(std::strstr(error.what(), reason != nullptr ? reason : "rank 1") != nullptr, "{}", error.what());
+    HMC_CHECK(reason != nullptr ? waited < timeout / 2 : waited >= timeout);
+  }
+  rt.world().barrier();  // this team stays usable
+  win.rebind(rt.world());
+  win.close();
+  rt.close();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -242,6 +267,7 @@ int main(int argc, char** argv) try {
   if (mode == "ignored") ignored(rt);
   if (mode == "executed") executed(rt, argv);
   if (mode == "lost_store") lost_store(rt);
+  if (mode == "not_replaced") not_replaced(rt, argc > 2 ? argv[2] : nullptr);
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -5,6 +5,7 @@ Usage: regroup_test.py HMCRUN PROGRAM
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,10 +23,11 @@ def free_address():
 
 
 def serves_a_node(pid):
-    """True if the process listens on a named Unix socket."""
+    """True if the process listens on an agent's socket."""
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
         sockets = [line.split() for line in file]
-    listening = {f"socket:[{words[6]}]" for words in sockets if len(words) > 7 and words[3] == "00010000"}
+    listening = {f"socket:[{words[6]}]" for words in sockets
+                 if words[3] == "00010000" and re.fullmatch("@hmc-[0-9a-f]{32}", words[-1])}
     folder = f"/proc/{pid}/fd"
     for fd in os.listdir(folder):
         try:
@@ -37,30 +39,39 @@ def serves_a_node(pid):
 
 
 class Job:
-    """Ranks started by hand."""
+    """Ranks started by hand, with the variables of a launcher."""
 
-    def __init__(self, mode, size, one_server=True):
+    def __init__(self, *words, size, one_server=True, launcher="by hand"):
         """The rank that joins first runs the node's agent; with `one_server` it is rank 0, which runs the store."""
-        self.mode, self.size, self.store = mode, size, free_address()
+        self.words, self.size, self.store, self.launcher = words, size, free_address(), launcher
         self.ranks = [self.start(0)]
         while one_server and not serves_a_node(self.ranks[0].pid):
             assert self.ranks[0].poll() is None
             time.sleep(0.005)
         self.ranks += [self.start(rank) for rank in range(1, size)]
 
+    def variables(self, rank):
+        port = self.store.split(":")[1]
+        if self.launcher == "torchrun":
+            return {"RANK": rank, "WORLD_SIZE": self.size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        if self.launcher == "Slurm":
+            return {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": self.size, "SLURM_STEP_NUM_NODES": 1,
+                    "SLURM_STEP_NODELIST": "n1", "SLURM_JOB_ID": port, "SLURM_STEP_ID": 0}
+        return {"HMC_RANK": rank, "HMC_SIZE": self.size, "HMC_STORE": self.store}
+
     def start(self, rank):
         env = {name: value for name, value in os.environ.items() if not name.startswith("HMC_")}
-        env.update(HMC_RANK=str(rank), HMC_SIZE=str(self.size), HMC_STORE=self.store)
-        return subprocess.Popen([program, self.mode], env=env)
+        env.update((name, str(value)) for name, value in self.variables(rank).items())
+        return subprocess.Popen([program, *self.words], env=env)
 
     def expect(self, statuses):
         got = [each.wait(LIMIT_S) for each in self.ranks]
-        assert got == statuses, f"{self.mode}: the ranks ended with {got} and not {statuses}"
+        assert got == statuses, f"{self.launcher} {self.words}: the ranks ended with {got} and not {statuses}"
 
 
 def test_grow_by_hand():
     # Rank 0 runs the store and the agent. Ranks 1 and 2 kill themselves once, one after the other.
-    job = Job("grow", 3)
+    job = Job("grow", size=3)
     for rank in 1, 2:
         assert job.ranks[rank].wait(LIMIT_S) == -signal.SIGKILL
         job.ranks[rank] = job.start(rank)
@@ -69,7 +80,15 @@ def test_grow_by_hand():
 
 def test_lost_store_by_hand():
     for one_server in True, False:
-        Job("lost_store", 3, one_server).expect([-signal.SIGKILL, 0, 0])
+        Job("lost_store", size=3, one_server=one_server).expect([-signal.SIGKILL, 0, 0])
+
+
+def test_grow_without_a_replacement():
+    # By hand a process may come until the deadline. The other launchers start each rank once.
+    Job("not_replaced", size=3).expect([0, -signal.SIGKILL, 0])
+    for launcher in "torchrun", "Slurm":
+        reason = f"no process will replace rank 1: {launcher} replaces no rank; start the job by hmcrun --respawn"
+        Job("not_replaced", reason, size=3, launcher=launcher).expect([0, -signal.SIGKILL, 0])
 
 
 def run(*words):

@@ -245,6 +245,16 @@ TEST(StoreAgreements, grow_fails_at_once_if_a_rank_gets_no_replacement) {
   decisions = agreements.vote(vote_of(2, Step::shrink, 1, left));
   ASSERT_EQ(recipients(decisions), (std::vector<int>{0, 2}));
   EXPECT_EQ(decisions[0].decision.code, Code::mismatch);
+
+  // The launcher replaces no rank: known for the whole job.
+  StoreAgreements starts_once(2, "the reason");
+  (void)starts_once.vote(vote_of(0, Step::grow, 0, first_processes(2)));
+  decisions = starts_once.vote(vote_of(1, Step::grow, 0, first_processes(2)));
+  EXPECT_TRUE(decisions.at(0).decision.agreed) << "no rank has ended";
+  (void)starts_once.end(1);
+  decisions = starts_once.vote(vote_of(0, Step::grow, 1, {{0, 0}}));
+  EXPECT_EQ(decisions.at(0).decision.code, Code::unavailable);
+  EXPECT_NE(decisions[0].decision.text.find("rank 1: the reason"), std::string::npos);
 }
 
 TEST(StoreAgreements, replacements_are_refused_when_no_process_can_call_grow) {
