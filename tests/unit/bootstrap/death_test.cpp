@@ -1,21 +1,48 @@
 // Ranks, as processes, that die: the delay and the text of the failure on the other ranks.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "bootstrap/inproc.hpp"
 #include "bootstrap/tcp/tcp_bootstrap.hpp"
+#include "runtime/control/connection.hpp"
+#include "runtime/control/socket.hpp"
 #include "test_job.hpp"
 
 namespace hmc::bootstrap::test {
+namespace {
+
+/// Called once, when this thread has received all that has arrived at a socket.
+thread_local std::function<void()> on_empty_socket;
+
+}  // namespace
+
+// The linker redirects this program's calls of recvmsg (--wrap).
+extern "C" ssize_t __real_recvmsg(int socket, msghdr* message, int flags);
+extern "C" ssize_t __wrap_recvmsg(int socket, msghdr* message, int flags);
+ssize_t __wrap_recvmsg(int socket, msghdr* message, int flags) {
+  const ssize_t bytes = __real_recvmsg(socket, message, flags);
+  if (bytes < 0 && errno == EAGAIN && on_empty_socket) {
+    std::exchange(on_empty_socket, nullptr)();
+    errno = EAGAIN;
+  }
+  return bytes;
+}
+
 namespace {
 
 using Clock = base::Clock;
@@ -281,6 +308,67 @@ TEST(RankDeath, abort_is_reported_to_the_launcher) {
   const std::lock_guard lock(mutex);
   ASSERT_EQ(aborts.size(), 1U);
   EXPECT_EQ(aborts[0], std::make_tuple(1, 77, std::string("no more disk")));
+}
+
+/// The node's agent, on the thread of its only rank.
+class OwnAgent {
+ public:
+  explicit OwnAgent(const control::Secret& secret)
+      : secret_(secret),
+        listener_(control::listen_unix(NodeAgent::socket_name(secret, "0"))),
+        page_(base::NodePage::create(2)),
+        page_fd_(std::make_shared<base::UniqueFd>(::fcntl(page_.segment()->fd(), F_DUPFD_CLOEXEC, 0))) {}
+
+  void serve() {
+    bool exhausted = false;
+    if (!rank_) {
+      base::UniqueFd socket = control::accept_one(listener_.get(), exhausted);
+      if (!socket) return;
+      rank_.emplace(std::move(socket), secret_, control::Connection::Side::server, &payload_limit);
+    }
+    rank_->read();
+    std::vector<base::UniqueFd> none;
+    while (const std::optional<control::Frame> frame = rank_->next(none)) {
+      const std::optional<Join> join = decode<Join>(*frame);
+      if (!join) continue;
+      rank_->send(Page{page_.nonce(), 0}, {page_fd_});
+      Table table{{join->ranks.at(0), {}}};
+      table.ranks[1].rank = 1;
+      table.ranks[1].node = 1;
+      table.ranks[0].node = table.ranks[0].local_index = table.ranks[1].local_index = 0;
+      rank_->send(table);
+    }
+    rank_->write();
+  }
+  void send_result(std::uint64_t round) {
+    rank_->send(Result{round, {}});
+    rank_->write();
+    EXPECT_FALSE(rank_->wants_write());
+  }
+  const base::NodePage& page() const { return page_; }
+
+ private:
+  const control::Secret secret_;
+  base::UniqueFd listener_;
+  base::NodePage page_;
+  control::SharedFd page_fd_;
+  std::optional<control::Connection> rank_;
+};
+
+TEST(Failure, does_not_hide_a_result_that_was_sent_before_it) {
+  const Shape shape{Kind::tcp, 2, 2};
+  const control::Secret secret = control::Secret::random();
+  OwnAgent agent(secret);
+  const base::Env env = launched(0, shape, "127.0.0.1:1", secret);
+  const auto me = join_tcp(env, std::make_unique<HostedServices>(env), soon(), [&] { agent.serve(); });
+  // The rank has looked for messages and found none. Then both arrive before it looks at the page.
+  on_empty_socket = [&] {
+    agent.send_result(0);
+    agent.page().raise_abort(Code::peer_failed, 1, "rank 1 has ended");
+  };
+  EXPECT_EQ(error_of([&] { me->barrier(soon()); }).code(), Code::success);
+  EXPECT_FALSE(on_empty_socket) << "the rank didn't wait";
+  EXPECT_EQ(error_of([&] { me->barrier(soon()); }).code(), Code::peer_failed);
 }
 
 TEST(Goodbye, servers_end_after_all_goodbyes) {
