@@ -27,7 +27,8 @@ void fake_verbs_fail(int pair, int after, ibv_wc_status status);
 
 /// Objects that exist: context, pd, mr, cq, qp, ah, channel, all.
 long fake_verbs_live(const char* kind);
-/// Successful calls of a function; also `completions`, `datagrams`, `requests`, `fenced`.
+/// Successful calls of a function; also `completions`, `datagrams`, `requests`, `fenced`; `patience_ms`: the time after
+/// which the queue pair that was connected last gives up, if no request is acknowledged.
 long fake_verbs_count(const char* name);
 /// The uses that the specification forbids, one a line; empty: none.
 const char* fake_verbs_violations();

@@ -397,6 +397,7 @@ int ibv_modify_qp(ibv_qp* it, ibv_qp_attr* attributes, int mask) {
   } else {
     pair.remote.sq_psn = attributes->sq_psn;
     pair.remote.max_rd_atomic = attributes->max_rd_atomic;
+    fabric().counts["patience_ms"] = (1L + attributes->retry_cnt) * (4096L << attributes->timeout) / 1'000'000;
   }
   pair.state = next;
   fabric().wake();

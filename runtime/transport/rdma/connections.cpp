@@ -208,7 +208,7 @@ void Connections::connect_pairs(Peer& peer, base::ByteReader& in) {
     Remote remote = peer.remote;
     remote.number = in.number<std::uint32_t>();
     remote.first_packet = in.number<std::uint32_t>();
-    pair->connect(device_, remote);
+    pair->connect(device_, remote, options_.lost_host_s);
   }
   peer.is_connected = true;
   options_.log.debug("verbs: connected to rank {} by {} queue pairs", peer.rank, peer.pairs.size());

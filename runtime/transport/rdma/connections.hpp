@@ -24,6 +24,7 @@ struct Options {
   int gid_index = -1;                         ///< HMC_RDMA_GID; negative: by preference
   int queue_pairs = 1;                        ///< HMC_RDMA_QPS: per peer, for large transfers
   std::int64_t timeout_ns = 300'000'000'000;  ///< of a connection attempt
+  int lost_host_s = 10;                       ///< HMC_LOST_HOST_S
   const base::Waiter* waiter = nullptr;       ///< ends a connection attempt when the job fails; null: none
   base::Log log{};
 };

@@ -10,9 +10,6 @@ namespace hmc::transport::rdma {
 namespace {
 
 constexpr int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-/// 4.096 us * 2^16 = 268 ms, up to seven times: a peer that doesn't acknowledge fails after some seconds.
-constexpr std::uint8_t acknowledge_timeout = 16;
-constexpr std::uint8_t retries = 6;  // Soft-RoCE repeats forever with 7
 
 void modify(ibv_qp* pair, ibv_qp_attr& attributes, int mask, const char* what) {
   if (const int error = Library::get().ibv_modify_qp(pair, &attributes, mask); error != 0) throw_errno(what, error);
@@ -23,6 +20,12 @@ bool is_read(ibv_wr_opcode opcode) noexcept {
 }
 
 }  // namespace
+
+std::uint8_t acknowledge_timeout(int lost_host_s) noexcept {
+  std::uint8_t exponent = 16;
+  while ((1 + retries) * (4096LL << (exponent + 1)) <= lost_host_s * 1'000'000'000LL) ++exponent;
+  return exponent;
+}
 
 QueuePair::QueuePair(const Device& device, ibv_cq* completions, std::uint64_t id) : id_(id << 32) {
   depth_ = std::min<std::uint32_t>(wanted_depth, static_cast<std::uint32_t>(device.attributes().max_qp_wr));
@@ -57,7 +60,7 @@ QueuePair::QueuePair(const Device& device, ibv_cq* completions, std::uint64_t id
          "can't initialize a queue pair");
 }
 
-void QueuePair::connect(const Device& device, const Remote& remote) {
+void QueuePair::connect(const Device& device, const Remote& remote, int lost_host_s) {
   ibv_qp_attr ready{};
   ready.qp_state = IBV_QPS_RTR;
   ready.path_mtu = std::min(device.port_attributes().active_mtu, static_cast<ibv_mtu>(remote.mtu));
@@ -72,7 +75,7 @@ void QueuePair::connect(const Device& device, const Remote& remote) {
          "can't connect a queue pair");
   ibv_qp_attr sending{};
   sending.qp_state = IBV_QPS_RTS;
-  sending.timeout = acknowledge_timeout;
+  sending.timeout = acknowledge_timeout(lost_host_s);
   sending.retry_cnt = retries;
   sending.rnr_retry = 7;
   sending.sq_psn = first_packet_;

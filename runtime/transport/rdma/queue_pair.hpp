@@ -20,6 +20,12 @@ struct Remote {
   std::uint8_t reads = 1;  ///< READs and atomics that the peer accepts at once
 };
 
+/// The device repeats a request that isn't acknowledged this many times. Soft-RoCE repeats forever with 7.
+inline constexpr int retries = 6;
+/// The device's timeout of an acknowledgement: 4.096 us * 2^result. It is the longest with which 1 + retries attempts
+/// end within `lost_host_s`, and at least 0.27 s: a shorter one would repeat requests that are only slow.
+std::uint8_t acknowledge_timeout(int lost_host_s) noexcept;
+
 inline std::uint64_t number_of(const void* address) noexcept { return reinterpret_cast<std::uint64_t>(address); }
 
 /// A request without flags. `part` may be null.
@@ -59,8 +65,8 @@ class QueuePair {
 
   std::uint32_t number() const noexcept { return pair_->qp_num; }
   std::uint32_t first_packet() const noexcept { return first_packet_; }
-  /// Throws Error{unavailable}.
-  void connect(const Device& device, const Remote& remote);
+  /// `lost_host_s`: HMC_LOST_HOST_S. Throws Error{unavailable}.
+  void connect(const Device& device, const Remote& remote, int lost_host_s);
   /// All requests in flight fail with completions.
   void fail() noexcept;
 

@@ -18,6 +18,7 @@ std::unique_ptr<Wire> make_verbs_wire(const WireContext& context) {
   options.gid_index = context.env->rdma_gid;
   options.queue_pairs = context.env->rdma_queue_pairs;
   options.timeout_ns = context.env->timeout.count();
+  options.lost_host_s = base::Env::lost_host_s();
   options.waiter = context.waiter;
   if (context.log != nullptr) options.log = *context.log;
   return std::make_unique<rdma::RdmaWire>(options);
@@ -34,6 +35,7 @@ std::unique_ptr<OpenWire> make_open_verbs_wire(const base::Env& env, int most_pe
   options.gid_index = env.rdma_gid;
   options.queue_pairs = std::clamp(queue_pairs, 1, most_queue_pairs);
   options.timeout_ns = longest_connect_ns;
+  options.lost_host_s = base::Env::lost_host_s();
   options.log = log;
   return std::make_unique<rdma::RdmaWire>(options);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hmc/error.hpp>
@@ -34,7 +35,7 @@ std::vector<std::byte> data_of(int rank, std::size_t bytes, unsigned call) {
 class Ranks {
  public:
   explicit Ranks(int count, int queue_pairs = 1, const std::function<void(int, base::Bytes&)>& change = {},
-                 std::int64_t timeout_ns = 60'000'000'000) {
+                 std::int64_t timeout_ns = 60'000'000'000, int lost_host_s = 10) {
     std::vector<base::Bytes> addresses;
     std::vector<int> all;
     for (int rank = 0; rank < count; ++rank) {
@@ -43,6 +44,7 @@ class Ranks {
       options.size = count;
       options.queue_pairs = queue_pairs;
       options.timeout_ns = timeout_ns;
+      options.lost_host_s = lost_host_s;
       options.log = base::Log(base::LogLevel::error);
       wires.push_back(std::make_unique<RdmaWire>(options));
       addresses.push_back(wires.back()->address());
@@ -352,6 +354,24 @@ TEST_F(RdmaEngine, failed_completion_fails_only_its_peer) {
     ASSERT_TRUE(ranks.flush(0, 2).ok());
     EXPECT_EQ(ranks.regions[2][0], value);
     EXPECT_EQ(ranks.regions[1][1], value);
+  }
+}
+
+TEST_F(RdmaEngine, device_fails_within_the_time_of_a_lost_host) {
+  const auto patience_ns = [](int exponent) { return (1 + retries) * (4096LL << exponent); };
+  EXPECT_EQ(acknowledge_timeout(1), 16);  // 1.9 s, the least
+  EXPECT_EQ(acknowledge_timeout(10), 18);
+  for (int seconds = 2; seconds <= 900; ++seconds) {
+    const std::uint8_t exponent = acknowledge_timeout(seconds);
+    ASSERT_LE(patience_ns(exponent), seconds * 1'000'000'000LL);
+    ASSERT_GT(patience_ns(exponent + 1), seconds * 1'000'000'000LL);
+    ASSERT_LT(exponent, 32) << "5 bits";
+  }
+  for (const auto& [seconds, expected_ms] : {std::pair(10, 7516), std::pair(60, 30'064)}) {
+    Ranks ranks(2, 1, {}, 60'000'000'000, seconds);
+    const std::uint64_t value = 5;
+    ASSERT_TRUE(ranks.put(0, 1, 0, &value, 8).ok());
+    EXPECT_EQ(fake_verbs_count("patience_ms"), expected_ms);
   }
 }
 
