@@ -141,7 +141,9 @@ void Keeper::kill_all() noexcept {
 
 std::optional<KeeperEvent> Keeper::next() {
   KeeperEvent event{};
-  const ssize_t size = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
+  ssize_t size = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
+  // The keeper has ended with a request unread, for example to start a rank again. Its last events can still be read.
+  if (size < 0 && errno == ECONNRESET) size = ::recv(socket_.get(), &event, sizeof(event), MSG_DONTWAIT);
   if (size == static_cast<ssize_t>(sizeof(event))) return event;
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
   event = {};
