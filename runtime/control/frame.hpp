@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "runtime/base/bytes.hpp"
+#include "runtime/base/fd_passing.hpp"
 #include "runtime/control/secret.hpp"
 
 namespace hmc::control {
@@ -21,8 +22,7 @@ inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
 inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
-/// The kernel passes at most this many descriptors with one message (SCM_MAX_FD).
-inline constexpr std::size_t most_fds_per_frame = 253;
+inline constexpr std::size_t most_fds_per_frame = base::most_fds_per_message;
 
 struct Frame {
   MessageType type{};

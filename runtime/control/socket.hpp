@@ -12,6 +12,7 @@
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/fd_passing.hpp"
 
 namespace hmc::control {
 
@@ -53,15 +54,9 @@ PeerIdentity peer_of(int socket) noexcept;
 base::UniqueFd accept_one(int listener, bool& exhausted) noexcept;
 
 // ---- bytes
-enum class Io { some, would_block, ended, failed };
-struct IoResult {
-  Io io = Io::would_block;
-  std::size_t bytes = 0;
-  int error = 0;
-};
-/// Descriptors are sent with the first byte.
-IoResult send_some(int socket, base::ByteView bytes, const std::vector<int>& fds) noexcept;
-/// Appends received descriptors to `fds`. Fails with EMFILE if some couldn't be received.
-IoResult receive_some(int socket, std::span<std::byte> into, std::vector<base::UniqueFd>& fds);
+using base::Io;
+using base::IoResult;
+using base::receive_some;
+using base::send_some;
 
 }  // namespace hmc::control
