@@ -56,6 +56,7 @@ class HMC_API ConnBuffer {
   const std::shared_ptr<memory::Allocation>& allocation() const noexcept { return allocation_; }
 
  private:
+  friend class Mapping;  // a ConnBuffer over its memory
   explicit ConnBuffer(std::shared_ptr<memory::Allocation> allocation);
   std::shared_ptr<memory::Allocation> allocation_;  // shared with windows over it
 };

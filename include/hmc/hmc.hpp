@@ -23,6 +23,7 @@
 #include <hmc/team.hpp>
 #include <hmc/types.hpp>
 #include <hmc/version.hpp>
+#include <hmc/vmm.hpp>
 #include <hmc/window.hpp>
 
 #endif

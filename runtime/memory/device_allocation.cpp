@@ -1,5 +1,12 @@
 #include "runtime/memory/device_allocation.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/base/fork.hpp"
 #include "runtime/base/segment.hpp"
 
 namespace hmc::memory {
@@ -30,97 +37,127 @@ VmmRange::~VmmRange() {
   (void)vendor_.vmm()->unreserve(base_, places_ * stride_);
 }
 
-std::size_t VmmMemory::granularity() const {
-  std::size_t bytes = 0;
-  failures_.check(calls_.granularity(bytes, device_), "allocate");
-  return bytes;
+VmmPhysical::VmmPhysical(const Vendor& vendor, const Failures& failures, int device, std::size_t bytes,
+                         const char* operation)
+    : vendor_(vendor), failures_(failures), device_(device) {
+  std::size_t granularity = 0;
+  failures.check(vendor.vmm()->granularity(granularity, device), operation);
+  bytes_ = base::round_up(bytes, granularity);
+  if (bytes == 0) throw Error(Code::invalid_argument, operation, "the size is 0");
+  if (bytes_ < bytes) throw Error(Code::out_of_memory, operation, fmt::format("no device memory of {} bytes", bytes));
 }
 
-std::unique_ptr<VmmMemory> VmmMemory::create(const Vendor& vendor, const Failures& failures, int device,
-                                             std::size_t bytes, bool fabric) {
+std::shared_ptr<const VmmPhysical> VmmPhysical::create(const Vendor& vendor, const Failures& failures, int device,
+                                                       std::size_t bytes, bool fabric) {
   const OnDevice here(vendor, device);
   failures.check(here.result(), "allocate");
-  std::unique_ptr<VmmMemory> memory(new VmmMemory(vendor, failures, device));
-  memory->bytes_ = base::round_up(bytes, memory->granularity());
-  failures.check(memory->calls_.create(memory->handle_, memory->bytes_, device, fabric), "allocate");
-  memory->holds_handle_ = true;
-  memory->map_now({});
-  return memory;
+  std::shared_ptr<VmmPhysical> made(new VmmPhysical(vendor, failures, device, bytes, "allocate"),
+                                    base::DeleteInOwner{});
+  failures.check(vendor.vmm()->create(made->handle_, made->bytes_, device, fabric), "allocate");
+  made->holds_handle_ = true;
+  return made;
 }
 
-template <typename Import>
-std::unique_ptr<VmmMemory> VmmMemory::import_by(const Vendor& vendor, const Failures& failures, int device,
-                                                std::size_t bytes, const VmmPlace& place, Import&& import) {
+namespace {
+
+void check_import(const Failures& failures, const DriverResult& result, const char* what) {
+  if (result.ok()) return;
+  throw Error(failures.code_of(result), "import", failures.text_of(result),
+              fmt::format("the {} must be an exported handle of the same vendor's memory", what));
+}
+
+}  // namespace
+
+std::shared_ptr<const VmmPhysical> VmmPhysical::import(const Vendor& vendor, const Failures& failures, int device,
+                                                       int fd, std::size_t bytes) {
   const OnDevice here(vendor, device);
   failures.check(here.result(), "import");
-  std::unique_ptr<VmmMemory> memory(new VmmMemory(vendor, failures, device));
-  memory->bytes_ = bytes;
-  failures.check(import(memory->handle_), "import");
-  memory->holds_handle_ = true;
-  memory->map_now(place);
-  return memory;
+  std::shared_ptr<VmmPhysical> made(new VmmPhysical(vendor, failures, device, bytes, "import"), base::DeleteInOwner{});
+  base::UniqueFd own(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own)
+    throw Error(errno == EBADF ? Code::invalid_argument : Code::error, "import",
+                errno == EBADF ? fmt::format("{} isn't an open descriptor", fd)
+                               : fmt::format("can't duplicate descriptor {}: {}", fd, std::strerror(errno)));
+  check_import(failures, vendor.vmm()->import_fd(made->handle_, own.get()), "descriptor");
+  made->holds_handle_ = made->is_imported_ = true;
+  if (vendor.vmm()->needs_imported_fd()) made->fd_ = std::move(own);
+  return made;
 }
 
-std::unique_ptr<VmmMemory> VmmMemory::import(const Vendor& vendor, const Failures& failures, int device, int fd,
-                                             std::size_t bytes, const VmmPlace& place) {
-  return import_by(vendor, failures, device, bytes, place,
-                   [&](VmmCalls::Handle& handle) { return vendor.vmm()->import_fd(handle, fd); });
-}
-std::unique_ptr<VmmMemory> VmmMemory::import(const Vendor& vendor, const Failures& failures, int device,
-                                             const IpcHandle& theirs, std::size_t bytes) {
-  return import_by(vendor, failures, device, bytes, {},
-                   [&](VmmCalls::Handle& handle) { return vendor.vmm()->import_fabric(handle, theirs); });
-}
-
-// The first mapping keeps the handle; a second mapping needs no handle of its own.
-std::unique_ptr<VmmMemory> VmmMemory::map_again(const VmmMemory& memory, const VmmPlace& place) {
-  const OnDevice here(memory.vendor_, memory.device_);
-  memory.failures_.check(here.result(), "map");
-  std::unique_ptr<VmmMemory> again(new VmmMemory(memory.vendor_, memory.failures_, memory.device_));
-  again->bytes_ = memory.bytes_;
-  again->handle_ = memory.handle_;
-  again->map_now(place);
-  return again;
+std::shared_ptr<const VmmPhysical> VmmPhysical::import(const Vendor& vendor, const Failures& failures, int device,
+                                                       const IpcHandle& theirs, std::size_t bytes) {
+  const OnDevice here(vendor, device);
+  failures.check(here.result(), "import");
+  std::shared_ptr<VmmPhysical> made(new VmmPhysical(vendor, failures, device, bytes, "import"), base::DeleteInOwner{});
+  check_import(failures, vendor.vmm()->import_fabric(made->handle_, theirs), "fabric handle");
+  made->holds_handle_ = made->is_imported_ = true;
+  return made;
 }
 
-void VmmMemory::map_now(const VmmPlace& place) {
+VmmPhysical::~VmmPhysical() {
+  if (!holds_handle_) return;
+  const OnDevice here(vendor_, device_);  // if this fails, release may still succeed
+  (void)vendor_.vmm()->release(handle_);
+}
+
+base::UniqueFd VmmPhysical::export_fd() const {
+  int fd = -1;
+  failures_.check(on_device(vendor_, device_, [&] { return vendor_.vmm()->export_fd(fd, handle_); }), "share");
+  base::UniqueFd owned(fd);
+  (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return owned;
+}
+
+IpcHandle VmmPhysical::export_fabric() const {
+  IpcHandle handle;
+  failures_.check(on_device(vendor_, device_, [&] { return vendor_.vmm()->export_fabric(handle, handle_); }), "share");
+  return handle;
+}
+
+std::unique_ptr<VmmMapping> VmmMapping::map(std::shared_ptr<const VmmPhysical> physical, const VmmPlace& place,
+                                            Access access) {
+  const Failures& failures = physical->failures();
+  const int device = physical->device();
+  const OnDevice here(physical->vendor(), device);
+  failures.check(here.result(), "map");
+  std::unique_ptr<VmmMapping> made(new VmmMapping(std::move(physical), access));
+  const VmmCalls& calls = made->calls();
+  const std::size_t bytes = made->bytes();
   if (place.range == nullptr) {
     void* reserved = nullptr;
-    failures_.check(calls_.reserve(reserved, bytes_, 0), "map");
-    address_ = reserved;
+    failures.check(calls.reserve(reserved, bytes, 0), "map");
+    made->address_ = reserved;
   } else {
-    if (place.number >= place.range->places() || bytes_ > place.range->stride())
+    if (place.number >= place.range->places() || bytes > place.range->stride())
       throw Error(Code::invalid_argument, "map", "the memory doesn't fit into its place");
-    range_ = place.range;
-    address_ = range_->at(place.number);
+    made->range_ = place.range;
+    made->address_ = place.range->at(place.number);
   }
-  failures_.check(calls_.map(address_, bytes_, handle_), "map");
-  mapped_ = true;
-  failures_.check(calls_.set_access(address_, bytes_, device_), "map");
+  if (const DriverResult result = calls.map(made->address_, bytes, made->physical_->handle()); !result.ok())
+    throw Error(failures.code_of(result), "map", failures.text_of(result),
+                fmt::format("imported memory may have another size than {} bytes", bytes));
+  made->mapped_ = true;
+  if (const DriverResult result = calls.set_access(made->address_, bytes, device, access); !result.ok())
+    throw Error(failures.code_of(result), "map", failures.text_of(result),
+                fmt::format("device {} may be unable to access the device that holds the memory", device));
+  // An import may be for another device than the memory's own, on which copies run.
+  if (made->physical_->is_imported()) {
+    const int home = made->physical_->vendor().query(made->address_).device;
+    if (home >= 0 && home != device) (void)made->let_reach(home);
+  }
+  return made;
 }
 
-VmmMemory::~VmmMemory() {
-  const OnDevice here(vendor_, device_);
-  if (mapped_) (void)calls_.unmap(address_, bytes_);
-  if (address_ != nullptr && range_ == nullptr) (void)calls_.unreserve(address_, bytes_);
-  if (holds_handle_) (void)calls_.release(handle_);
+VmmMapping::~VmmMapping() {
+  if (address_ == nullptr) return;
+  const OnDevice here(physical_->vendor(), physical_->device());
+  if (mapped_) (void)calls().unmap(address_, bytes());
+  if (range_ == nullptr) (void)calls().unreserve(address_, bytes());
 }
 
-bool VmmMemory::let_reach(int device) const noexcept {
-  const OnDevice here(vendor_, device);
-  return here.result().ok() && calls_.set_access(address_, bytes_, device).ok();
-}
-
-DriverResult VmmMemory::export_fd(int& fd) const noexcept {
-  const OnDevice here(vendor_, device_);
-  if (!here.result().ok()) return here.result();
-  return calls_.export_fd(fd, handle_);
-}
-
-DriverResult VmmMemory::export_fabric(IpcHandle& handle) const noexcept {
-  const OnDevice here(vendor_, device_);
-  if (!here.result().ok()) return here.result();
-  return calls_.export_fabric(handle, handle_);
+bool VmmMapping::let_reach(int device) const noexcept {
+  const OnDevice here(physical_->vendor(), device);
+  return here.result().ok() && calls().set_access(address_, bytes(), device, access_).ok();
 }
 
 }  // namespace hmc::memory

@@ -1,10 +1,13 @@
-// The Allocation classes of DeviceProvider: its own memory, a user's, or another process's. VmmMemory: physical memory
-// of a device, mapped with read and write access. VmmRange: an address range for several.
+// The Allocation classes of DeviceProvider: its own memory, a user's, or another process's. VmmPhysical: physical
+// memory of a device. VmmMapping: its addresses in this process. VmmRange: an address range for several mappings.
 #pragma once
 
 #include <memory>
 #include <utility>
 
+#include <hmc/vmm.hpp>
+
+#include "runtime/base/fd.hpp"
 #include "runtime/memory/device_sharing.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/vendor.hpp"
@@ -43,51 +46,72 @@ struct VmmPlace {
   std::size_t number = 0;
 };
 
-/// Built in steps: create or import, reserve, map, set access. The destructor undoes, in reverse order, the steps
-/// that succeeded; it also runs if a later step fails.
-class VmmMemory {
+/// A reference to physical memory, created here or imported. Mappings share it. Immutable; any thread.
+class VmmPhysical {
  public:
-  /// Throws Error naming the call.
-  static std::unique_ptr<VmmMemory> create(const Vendor& vendor, const Failures& failures, int device,
-                                           std::size_t bytes, bool fabric);
-  /// `bytes`: the exporter's bytes(). The caller keeps `fd`.
-  static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device, int fd,
-                                           std::size_t bytes, const VmmPlace& place = {});
-  static std::unique_ptr<VmmMemory> import(const Vendor& vendor, const Failures& failures, int device,
-                                           const IpcHandle& handle, std::size_t bytes);
-  /// A second mapping of this process's memory. `memory` must outlive it.
-  static std::unique_ptr<VmmMemory> map_again(const VmmMemory& memory, const VmmPlace& place);
-  VmmMemory(const VmmMemory&) = delete;
-  VmmMemory& operator=(const VmmMemory&) = delete;
-  ~VmmMemory();
+  /// Rounds `bytes` up to the device's granularity, as import() does. `fabric`: the memory can also be exported as a
+  /// fabric handle. Throws Error, which names the failed call.
+  static std::shared_ptr<const VmmPhysical> create(const Vendor& vendor, const Failures& failures, int device,
+                                                   std::size_t bytes, bool fabric);
+  /// `bytes`: the exporter's. The caller keeps `fd`. `device`: the device that will access the memory.
+  static std::shared_ptr<const VmmPhysical> import(const Vendor& vendor, const Failures& failures, int device, int fd,
+                                                   std::size_t bytes);
+  static std::shared_ptr<const VmmPhysical> import(const Vendor& vendor, const Failures& failures, int device,
+                                                   const IpcHandle& handle, std::size_t bytes);
+  VmmPhysical(const VmmPhysical&) = delete;
+  VmmPhysical& operator=(const VmmPhysical&) = delete;
+  ~VmmPhysical();
 
-  void* address() const noexcept { return address_; }
-  /// Rounded up to the device's granularity.
+  const Vendor& vendor() const noexcept { return vendor_; }
+  const Failures& failures() const noexcept { return failures_; }
+  int device() const noexcept { return device_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// A new descriptor, owned by the caller.
-  DriverResult export_fd(int& fd) const noexcept;
-  DriverResult export_fabric(IpcHandle& handle) const noexcept;
-  /// Gives another device read and write access. Returns false if that isn't possible.
-  bool let_reach(int device) const noexcept;
+  VmmCalls::Handle handle() const noexcept { return handle_; }
+  bool is_imported() const noexcept { return is_imported_; }
+  /// A new descriptor, close-on-exec. Throws Error.
+  base::UniqueFd export_fd() const;
+  IpcHandle export_fabric() const;
 
  private:
-  VmmMemory(const Vendor& vendor, const Failures& failures, int device)
-      : vendor_(vendor), calls_(*vendor.vmm()), failures_(failures), device_(device) {}
-  std::size_t granularity() const;
-  template <typename Import>
-  static std::unique_ptr<VmmMemory> import_by(const Vendor& vendor, const Failures& failures, int device,
-                                              std::size_t bytes, const VmmPlace& place, Import&& import);
-  void map_now(const VmmPlace& place);
+  VmmPhysical(const Vendor& vendor, const Failures& failures, int device, std::size_t bytes, const char* operation);
 
   const Vendor& vendor_;
-  const VmmCalls& calls_;
   const Failures& failures_;
   int device_;
   std::size_t bytes_ = 0;
   VmmCalls::Handle handle_ = 0;
-  void* address_ = nullptr;
-  std::shared_ptr<VmmRange> range_;  // holds address_; null: address_ was reserved for this memory alone
   bool holds_handle_ = false;
+  bool is_imported_ = false;
+  base::UniqueFd fd_;  ///< of an import, if the vendor's library needs it
+};
+
+/// A mapping of physical memory, with an access of the physical memory's device. Made in steps: reserve, map, set
+/// access. The destructor undoes, in reverse order, the steps that succeeded; it also runs if a later step fails. Then
+/// it drops the physical memory.
+class VmmMapping {
+ public:
+  /// Throws Error, which names the failed call.
+  static std::unique_ptr<VmmMapping> map(std::shared_ptr<const VmmPhysical> physical, const VmmPlace& place = {},
+                                         Access access = Access::read_write);
+  VmmMapping(const VmmMapping&) = delete;
+  VmmMapping& operator=(const VmmMapping&) = delete;
+  ~VmmMapping();
+
+  void* address() const noexcept { return address_; }
+  const std::shared_ptr<const VmmPhysical>& physical() const noexcept { return physical_; }
+  /// Gives another device the same access. Returns false if that isn't possible.
+  bool let_reach(int device) const noexcept;
+
+ private:
+  VmmMapping(std::shared_ptr<const VmmPhysical> physical, Access access) noexcept
+      : physical_(std::move(physical)), access_(access) {}
+  const VmmCalls& calls() const noexcept { return *physical_->vendor().vmm(); }
+  std::size_t bytes() const noexcept { return physical_->bytes(); }
+
+  std::shared_ptr<const VmmPhysical> physical_;
+  Access access_;
+  void* address_ = nullptr;
+  std::shared_ptr<VmmRange> range_;  // holds address_; null: address_ was reserved for this mapping alone
   bool mapped_ = false;
 };
 
@@ -96,7 +120,7 @@ class OwnAllocation : public Allocation {
  public:
   std::uint64_t serial = 0;
   /// Null unless the backing is vmm.
-  virtual const VmmMemory* vmm() const noexcept { return nullptr; }
+  virtual std::shared_ptr<const VmmPhysical> physical() const noexcept { return nullptr; }
 };
 
 /// Memory from one of the vendor's allocation calls: plain, stream-ordered, pinned or managed.
@@ -147,8 +171,8 @@ class PlainAllocation final : public OwnAllocation {
 
 class VmmAllocation final : public OwnAllocation {
  public:
-  VmmAllocation(std::unique_ptr<VmmMemory> memory, int on, std::size_t size) : memory_(std::move(memory)) {
-    address = static_cast<std::byte*>(memory_->address());
+  VmmAllocation(std::unique_ptr<VmmMapping> mapping, int on, std::size_t size) : mapping_(std::move(mapping)) {
+    address = static_cast<std::byte*>(mapping_->address());
     device = on;
     bytes = size;
     backing = Backing::vmm;
@@ -156,11 +180,11 @@ class VmmAllocation final : public OwnAllocation {
   VmmAllocation(const VmmAllocation&) = delete;
   VmmAllocation& operator=(const VmmAllocation&) = delete;
   ~VmmAllocation() override { known.forget(); }
-  const VmmMemory* vmm() const noexcept override { return memory_.get(); }
-  bool let_reach(int other) noexcept override { return other == device || memory_->let_reach(other); }
+  std::shared_ptr<const VmmPhysical> physical() const noexcept override { return mapping_->physical(); }
+  bool let_reach(int other) noexcept override { return other == device || mapping_->let_reach(other); }
 
  private:
-  std::unique_ptr<VmmMemory> memory_;
+  std::unique_ptr<VmmMapping> mapping_;
 };
 
 /// A user's memory. The destructor doesn't free it.
@@ -183,30 +207,30 @@ class ImportedAllocation final : public Allocation {
 class PlacedAllocation final : public Allocation {
  public:
   /// `own`: the allocation that is mapped a second time; null for another process's memory.
-  PlacedAllocation(std::unique_ptr<VmmMemory> memory, std::shared_ptr<Allocation> own)
-      : own_(std::move(own)), memory_(std::move(memory)) {
-    address = static_cast<std::byte*>(memory_->address());
+  PlacedAllocation(std::unique_ptr<VmmMapping> mapping, std::shared_ptr<Allocation> own)
+      : own_(std::move(own)), mapping_(std::move(mapping)) {
+    address = static_cast<std::byte*>(mapping_->address());
     backing = Backing::vmm;
   }
   PlacedAllocation(const PlacedAllocation&) = delete;
   PlacedAllocation& operator=(const PlacedAllocation&) = delete;
   ~PlacedAllocation() override { known.forget(); }
-  bool let_reach(int other) noexcept override { return other == device || memory_->let_reach(other); }
+  bool let_reach(int other) noexcept override { return other == device || mapping_->let_reach(other); }
 
  private:
   std::shared_ptr<Allocation> own_;
-  std::unique_ptr<VmmMemory> memory_;
+  std::unique_ptr<VmmMapping> mapping_;
 };
 
 class OpenedVmm final : public Opened {
  public:
-  explicit OpenedVmm(std::unique_ptr<VmmMemory> memory) : memory_(std::move(memory)) {
-    start = static_cast<std::byte*>(memory_->address());
+  explicit OpenedVmm(std::unique_ptr<VmmMapping> mapping) : mapping_(std::move(mapping)) {
+    start = static_cast<std::byte*>(mapping_->address());
   }
-  bool let_reach(int other) noexcept override { return memory_->let_reach(other); }
+  bool let_reach(int other) noexcept override { return mapping_->let_reach(other); }
 
  private:
-  std::unique_ptr<VmmMemory> memory_;
+  std::unique_ptr<VmmMapping> mapping_;
 };
 
 class OpenedIpc final : public Opened {

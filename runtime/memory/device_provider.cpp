@@ -114,8 +114,7 @@ std::shared_ptr<Allocation> DeviceProvider::make(int device, std::size_t bytes, 
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   std::shared_ptr<OwnAllocation> made;
   if (backing == Backing::vmm)
-    made = base::make_owned<VmmAllocation>(
-        VmmMemory::create(*vendor_, failures_, device, size, why_not(SharingKind::fabric).empty()), device, bytes);
+    made = base::make_owned<VmmAllocation>(VmmMapping::map(create_physical(device, size)), device, bytes);
   else
     made = base::make_owned<PlainAllocation>(*vendor_, failures_, device, size, backing);
   made->bytes = bytes;

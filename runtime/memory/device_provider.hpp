@@ -59,6 +59,11 @@ class DeviceProvider final : public Provider {
   Exported share(const std::shared_ptr<Allocation>& allocation, SharingKind kind) const override;
   std::shared_ptr<Allocation> borrow(void* address, std::size_t bytes, int device) const override;
   std::shared_ptr<Allocation> import(Exported exported, int device) const override;
+  std::shared_ptr<const VmmPhysical> create_physical(int device, std::size_t bytes) const override;
+  std::shared_ptr<const VmmPhysical> import_physical(int device, int fd, std::size_t bytes) const override;
+  std::shared_ptr<const VmmPhysical> import_physical(int device, const IpcHandle& handle,
+                                                     std::size_t bytes) const override;
+  std::shared_ptr<Allocation> map_physical(std::shared_ptr<const VmmPhysical> physical, Access access) const override;
   std::shared_ptr<VmmRange> reserve(int device, std::size_t places, std::size_t bytes) const override;
   std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
                                           const Exported& exported, int device) const override;

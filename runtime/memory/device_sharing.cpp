@@ -1,5 +1,4 @@
 // Sharing of device memory between processes, for every vendor that supports it.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -10,65 +9,12 @@
 
 #include <hmc/error.hpp>
 
-#include "runtime/base/bytes.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/memory/device_allocation.hpp"
 #include "runtime/memory/device_provider.hpp"
 #include "runtime/memory/device_sharing.hpp"
 
 namespace hmc::memory {
-
-namespace {
-
-constexpr std::uint32_t magic = 0x484d4358;  // "HMCX"
-
-}  // namespace
-
-const char* name_of(SharingKind kind) noexcept {
-  switch (kind) {
-    case SharingKind::same_process: return "same process";
-    case SharingKind::vmm_fd: return "vmm fd";
-    case SharingKind::fabric: return "fabric handle";
-    case SharingKind::ipc: return "ipc handle";
-  }
-  return "unknown";
-}
-
-base::Bytes ShareTicket::encode() const {
-  base::ByteWriter out;
-  out.number(magic).number(static_cast<std::uint8_t>(kind)).number(type);
-  out.number(process[0]).number(process[1]).number(serial).number(bytes).number(mapped).number(offset);
-  out.raw(handle.bytes);
-  return out.take();
-}
-
-ShareTicket ShareTicket::decode(base::ByteView bytes) {
-  base::ByteReader in(bytes);
-  ShareTicket ticket;
-  const auto found = in.number<std::uint32_t>();
-  const auto kind = in.number<std::uint8_t>();
-  ticket.kind = static_cast<SharingKind>(kind);
-  ticket.type = in.number<MemoryType>();
-  for (std::uint64_t& word : ticket.process) word = in.number<std::uint64_t>();
-  for (std::uint64_t* field : {&ticket.serial, &ticket.bytes, &ticket.mapped, &ticket.offset})
-    *field = in.number<std::uint64_t>();
-  const base::ByteView handle = in.raw(sizeof ticket.handle.bytes);
-  if (!in.complete() || found != magic || kind > static_cast<std::uint8_t>(SharingKind::ipc))
-    throw Error(Code::invalid_argument, "import", "these bytes don't describe shared memory");
-  std::memcpy(ticket.handle.bytes, handle.data(), handle.size());
-  return ticket;
-}
-
-std::string ShareTicket::key() const {
-  base::ByteWriter out;
-  out.number(static_cast<std::uint8_t>(kind)).number(process[0]).number(process[1]);
-  // One IPC handle opens the vendor's whole allocation, which may contain several allocations of a user.
-  if (kind == SharingKind::ipc)
-    out.raw(handle.bytes);
-  else
-    out.number(serial);
-  return std::string(base::as_text(out.view()));
-}
 
 ShareBook::ShareBook() {
   if (::getrandom(random_.data(), sizeof random_, 0) != static_cast<ssize_t>(sizeof random_))
@@ -133,10 +79,10 @@ std::string DeviceProvider::why_not(SharingKind kind) const {
   switch (kind) {
     case SharingKind::same_process: return {};
     case SharingKind::vmm_fd:
-      if (vendor_->vmm() == nullptr) return fmt::format("HMC doesn't use {}'s virtual memory", name());
+      if (vendor_->vmm() == nullptr) return vendor_->why_no_vmm();
       return tried(vmm_trial_, [&] { return try_vmm(); });
     case SharingKind::fabric:
-      if (vendor_->vmm() == nullptr) return fmt::format("HMC doesn't use {}'s virtual memory", name());
+      if (vendor_->vmm() == nullptr) return vendor_->why_no_vmm();
       return tried(fabric_trial_, [&] { return try_fabric(); });
     case SharingKind::ipc:
       if (vendor_->ipc() == nullptr) return fmt::format("HMC doesn't use {}'s handles between processes", name());
@@ -164,11 +110,9 @@ std::string same_memory(const DeviceProvider& provider, void* written, void* rea
 std::string DeviceProvider::try_vmm() const {
   if (std::string why = vendor_->vmm()->why_not(0); !why.empty()) return why;
   try {
-    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1, false);
-    int fd = -1;
-    failures_.check(memory->export_fd(fd), "share");
-    const base::UniqueFd owned(fd);
-    const auto again = VmmMemory::import(*vendor_, failures_, 0, owned.get(), memory->bytes());
+    const auto memory = VmmMapping::map(VmmPhysical::create(*vendor_, failures_, 0, 1, false));
+    const base::UniqueFd fd = memory->physical()->export_fd();
+    const auto again = VmmMapping::map(VmmPhysical::import(*vendor_, failures_, 0, fd.get(), 1));
     return same_memory(*this, memory->address(), again->address());
   } catch (const Error& error) {
     return error.detail().message;
@@ -179,10 +123,9 @@ std::string DeviceProvider::try_vmm() const {
 std::string DeviceProvider::try_fabric() const {
   if (std::string why = vendor_->vmm()->why_no_fabric(0); !why.empty()) return why;
   try {
-    const auto memory = VmmMemory::create(*vendor_, failures_, 0, 1, true);
-    IpcHandle handle;
-    failures_.check(memory->export_fabric(handle), "share");
-    const auto again = VmmMemory::import(*vendor_, failures_, 0, handle, memory->bytes());
+    const auto memory = VmmMapping::map(VmmPhysical::create(*vendor_, failures_, 0, 1, true));
+    const IpcHandle handle = memory->physical()->export_fabric();
+    const auto again = VmmMapping::map(VmmPhysical::import(*vendor_, failures_, 0, handle, 1));
     return same_memory(*this, memory->address(), again->address());
   } catch (const Error& error) {
     return error.detail().message;
@@ -219,17 +162,15 @@ Exported DeviceProvider::share(const std::shared_ptr<Allocation>& allocation, Sh
   ticket.process = book_.process();
   ticket.serial = own->serial;
   ticket.bytes = own->bytes;
-  if ((kind == SharingKind::vmm_fd || kind == SharingKind::fabric) && own->vmm() == nullptr)
+  const auto physical = own->physical();
+  if ((kind == SharingKind::vmm_fd || kind == SharingKind::fabric) && physical == nullptr)
     throw Error(Code::unsupported, "share", "this memory wasn't allocated to be shared by descriptor or fabric");
   if (kind == SharingKind::vmm_fd) {
-    int fd = -1;
-    failures_.check(own->vmm()->export_fd(fd), "share");
-    exported.fd.reset(fd);
-    (void)::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    ticket.mapped = own->vmm()->bytes();
+    exported.fd = physical->export_fd();
+    ticket.mapped = physical->bytes();
   } else if (kind == SharingKind::fabric) {
-    failures_.check(own->vmm()->export_fabric(ticket.handle), "share");
-    ticket.mapped = own->vmm()->bytes();
+    ticket.handle = physical->export_fabric();
+    ticket.mapped = physical->bytes();
   } else if (kind == SharingKind::ipc) {
     if (own->backing != Backing::plain)
       throw Error(Code::unsupported, "share", fmt::format("{} memory has no handle", name_of(own->backing)));
@@ -262,9 +203,10 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
   auto opened = book_.open(key, [&]() -> std::unique_ptr<Opened> {
     if (ticket.kind == SharingKind::ipc) return std::make_unique<OpenedIpc>(*vendor_, failures_, device, ticket.handle);
     if (ticket.kind == SharingKind::fabric)
-      return std::make_unique<OpenedVmm>(VmmMemory::import(*vendor_, failures_, device, ticket.handle, ticket.mapped));
+      return std::make_unique<OpenedVmm>(
+          VmmMapping::map(VmmPhysical::import(*vendor_, failures_, device, ticket.handle, ticket.mapped)));
     return std::make_unique<OpenedVmm>(
-        VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped));
+        VmmMapping::map(VmmPhysical::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped)));
   });
   auto imported = base::make_owned<ImportedAllocation>(opened);
   imported->address = opened->start + ticket.offset;
@@ -274,6 +216,42 @@ std::shared_ptr<Allocation> DeviceProvider::import(Exported exported, int device
   imported->backing = ticket.kind == SharingKind::ipc ? Backing::plain : Backing::vmm;
   announce(*imported);
   return imported;
+}
+
+// ---- <hmc/vmm.hpp>
+
+std::shared_ptr<const VmmPhysical> DeviceProvider::create_physical(int device, std::size_t bytes) const {
+  check_device(device, "allocate");
+  if (const std::string why = why_not(Backing::vmm); !why.empty()) throw Error(Code::unsupported, "allocate", why);
+  return VmmPhysical::create(*vendor_, failures_, device, bytes, why_not(SharingKind::fabric).empty());
+}
+
+std::shared_ptr<const VmmPhysical> DeviceProvider::import_physical(int device, int fd, std::size_t bytes) const {
+  check_device(device, "import");
+  if (const std::string why = why_not(SharingKind::vmm_fd); !why.empty()) throw Error(Code::unsupported, "import", why);
+  auto physical = VmmPhysical::import(*vendor_, failures_, device, fd, bytes);
+  (void)VmmMapping::map(physical);  // drivers find a wrong size or device only when they map the memory
+  return physical;
+}
+
+std::shared_ptr<const VmmPhysical> DeviceProvider::import_physical(int device, const IpcHandle& handle,
+                                                                   std::size_t bytes) const {
+  check_device(device, "import");
+  if (const std::string why = why_not(SharingKind::fabric); !why.empty()) throw Error(Code::unsupported, "import", why);
+  auto physical = VmmPhysical::import(*vendor_, failures_, device, handle, bytes);
+  (void)VmmMapping::map(physical);
+  return physical;
+}
+
+std::shared_ptr<Allocation> DeviceProvider::map_physical(std::shared_ptr<const VmmPhysical> physical,
+                                                         Access access) const {
+  const int device = physical->device();
+  const std::size_t bytes = physical->bytes();
+  auto mapped = base::make_owned<VmmAllocation>(VmmMapping::map(std::move(physical), {}, access), device, bytes);
+  mapped->provider = this;
+  mapped->serial = book_.next_serial();
+  announce(*mapped);
+  return mapped;
 }
 
 // ---- one reserved address range for the parts of several ranks
@@ -294,14 +272,16 @@ std::shared_ptr<Allocation> DeviceProvider::import_into(const std::shared_ptr<Vm
   std::shared_ptr<PlacedAllocation> placed;
   if (const auto own = book_.own(ticket)) {
     const auto* const made_here = dynamic_cast<const OwnAllocation*>(own.get());
-    if (made_here == nullptr || made_here->vmm() == nullptr)
+    if (made_here == nullptr || made_here->physical() == nullptr)
       throw Error(Code::invalid_argument, "import", "this memory wasn't allocated to be mapped anew");
-    placed = base::make_owned<PlacedAllocation>(VmmMemory::map_again(*made_here->vmm(), {range, place}), own);
+    placed = base::make_owned<PlacedAllocation>(VmmMapping::map(made_here->physical(), {range, place}), own);
     device = own->device;
   } else {
     if (!exported.fd) throw Error(Code::invalid_argument, "import", "the descriptor is missing");
     placed = base::make_owned<PlacedAllocation>(
-        VmmMemory::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped, {range, place}), nullptr);
+        VmmMapping::map(VmmPhysical::import(*vendor_, failures_, device, exported.fd.get(), ticket.mapped),
+                        {range, place}),
+        nullptr);
   }
   placed->bytes = ticket.bytes;
   placed->device = device;

@@ -35,6 +35,18 @@ std::shared_ptr<Allocation> Provider::import_into(const std::shared_ptr<VmmRange
                                                   int) const {
   throw Error(Code::unsupported, "import", name() + " memory isn't shared by descriptor");
 }
+std::shared_ptr<const VmmPhysical> Provider::create_physical(int, std::size_t) const {
+  throw Error(Code::unsupported, "allocate", why_not(SharingKind::vmm_fd));
+}
+std::shared_ptr<const VmmPhysical> Provider::import_physical(int, int, std::size_t) const {
+  throw Error(Code::unsupported, "import", why_not(SharingKind::vmm_fd));
+}
+std::shared_ptr<const VmmPhysical> Provider::import_physical(int, const IpcHandle&, std::size_t) const {
+  throw Error(Code::unsupported, "import", why_not(SharingKind::fabric));
+}
+std::shared_ptr<Allocation> Provider::map_physical(std::shared_ptr<const VmmPhysical>, Access) const {
+  throw Error(Code::unsupported, "map", why_not(SharingKind::vmm_fd));
+}
 
 namespace detail {
 std::atomic<bool> devices_present{false};
@@ -161,7 +173,7 @@ MemoryType resolved(MemoryType type) {
   return best;
 }
 
-const Provider& provider_for(MemoryType type) {
+const Provider& provider_for(MemoryType type, const char* operation) {
   type = resolved(type);
   if (type == MemoryType::CPU) return host();
   const MemoryType device_type = device_type_of(type);
@@ -169,11 +181,10 @@ const Provider& provider_for(MemoryType type) {
     if (Registry::openers[i].type != device_type) continue;
     const DeviceProvider& provider = Registry::instance().get(i);
     if (provider.why_not().empty()) return provider;
-    throw Error(Code::unsupported, "ConnBuffer",
-                fmt::format("no {} memory here: {}", name_of(type), provider.why_not()),
+    throw Error(Code::unsupported, operation, fmt::format("no {} memory here: {}", name_of(type), provider.why_not()),
                 "hmcinfo devices lists the kinds of memory that this machine has");
   }
-  throw Error(Code::unsupported, "ConnBuffer",
+  throw Error(Code::unsupported, operation,
               fmt::format("there is no kind of memory with number {}", static_cast<int>(type)));
 }
 

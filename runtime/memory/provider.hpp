@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <hmc/types.hpp>
+#include <hmc/vmm.hpp>
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/base/fd.hpp"
@@ -179,8 +180,10 @@ struct NativeMemory {
   std::size_t offset = 0;
 };
 
-class Kernels;   // kernels.hpp
-class VmmRange;  // device_allocation.hpp
+class Kernels;      // kernels.hpp
+class VmmPhysical;  // device_allocation.hpp
+class VmmRange;     // device_allocation.hpp
+struct IpcHandle;   // vendor.hpp
 
 /// One kind of memory. Any thread. If a call of the vendor's library fails, the text of the Status or Error has the
 /// call's name and its code.
@@ -264,6 +267,15 @@ class Provider {
   virtual std::shared_ptr<Allocation> import_into(const std::shared_ptr<VmmRange>& range, std::size_t place,
                                                   const Exported& exported, int device) const;
 
+  // ---- physical memory without an address, as <hmc/vmm.hpp> defines it. Throws Error{unsupported} with the reason.
+  virtual std::shared_ptr<const VmmPhysical> create_physical(int device, std::size_t bytes) const;
+  /// Tests the size and the device by a mapping. The caller keeps `fd`.
+  virtual std::shared_ptr<const VmmPhysical> import_physical(int device, int fd, std::size_t bytes) const;
+  virtual std::shared_ptr<const VmmPhysical> import_physical(int device, const IpcHandle& handle,
+                                                             std::size_t bytes) const;
+  /// A new mapping. It can be shared, and its device has this access.
+  virtual std::shared_ptr<Allocation> map_physical(std::shared_ptr<const VmmPhysical> physical, Access access) const;
+
   /// Null if HMC has no kernels for these devices. Otherwise Kernels::why_not() reports whether a device can run them.
   virtual const Kernels* kernels() const noexcept { return nullptr; }
 };
@@ -281,7 +293,7 @@ std::span<const Provider* const> all_providers();
 /// Resolves DEFAULT for this machine (see MemoryType). Returns any other type unchanged.
 MemoryType resolved(MemoryType type);
 /// The provider and the backing of a kind of memory. Throws Error{unsupported} with the reason.
-const Provider& provider_for(MemoryType type);
+const Provider& provider_for(MemoryType type, const char* operation = "ConnBuffer");
 Backing backing_for(MemoryType type) noexcept;
 /// The kind of a provider's memory with this backing.
 MemoryType type_of(const Provider& provider, Backing backing) noexcept;

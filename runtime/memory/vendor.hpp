@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <hmc/error.hpp>
+#include <hmc/vmm.hpp>
 
 #include "runtime/base/status.hpp"
 #include "runtime/memory/library.hpp"
@@ -45,8 +46,10 @@ class VmmCalls {
   virtual DriverResult create(Handle& handle, std::size_t bytes, int device, bool fabric) const noexcept = 0;
   virtual DriverResult release(Handle handle) const noexcept = 0;
   virtual DriverResult export_fd(int& fd, Handle handle) const noexcept = 0;
-  /// The caller keeps `fd` and must not close it before set_access(), because HIP doesn't use it earlier.
+  /// The caller keeps `fd`.
   virtual DriverResult import_fd(Handle& handle, int fd) const noexcept = 0;
+  /// True if the library may use an imported descriptor until the memory is released.
+  virtual bool needs_imported_fd() const noexcept { return false; }
   /// Empty if `device` reports that its memory can have fabric handles.
   virtual std::string why_no_fabric(int) const { return "HMC doesn't use this library's handles for a fabric"; }
   virtual DriverResult export_fabric(IpcHandle&, Handle) const noexcept { return {"export", DriverResult::missing}; }
@@ -57,7 +60,7 @@ class VmmCalls {
   virtual DriverResult unreserve(void* address, std::size_t bytes) const noexcept = 0;
   virtual DriverResult map(void* address, std::size_t bytes, Handle handle) const noexcept = 0;
   virtual DriverResult unmap(void* address, std::size_t bytes) const noexcept = 0;
-  virtual DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept = 0;
+  virtual DriverResult set_access(void* address, std::size_t bytes, int device, Access access) const noexcept = 0;
 };
 
 /// Kernels, and words of host memory that streams write and wait for.
@@ -154,6 +157,8 @@ class Vendor {
   /// Null if this library has no such calls, or HMC doesn't use them.
   virtual const IpcCalls* ipc() const noexcept { return nullptr; }
   virtual const VmmCalls* vmm() const noexcept { return nullptr; }
+  /// The reason if vmm() is null.
+  virtual std::string why_no_vmm() const { return std::string("HMC doesn't use ") + name() + "'s virtual memory"; }
   virtual const KernelCalls* kernels() const noexcept { return nullptr; }
   virtual const GateCalls& gates() const noexcept = 0;
 };

@@ -23,6 +23,7 @@ Control::Control() {
   delay_us = static_cast<int>(number("FAKE_DELAY_US", 0));
   hip_version = static_cast<int>(number("FAKE_HIP_VERSION", 70'100'000));
   fabric = static_cast<int>(number("FAKE_FABRIC", 0));
+  peers = static_cast<int>(number("FAKE_PEERS", 1));
   one_function_at_a_time = static_cast<int>(number("FAKE_ONE_FUNCTION", 0));
   devices = static_cast<int>(number("FAKE_DEVICES", 2));
   device_bytes = static_cast<std::size_t>(number("FAKE_DEVICE_BYTES", 4L << 30));
@@ -92,6 +93,7 @@ __attribute__((visibility("default"))) void fake_arm(const char* spec) { control
 __attribute__((visibility("default"))) void fake_set_delay_us(int us) { control().delay_us = us; }
 __attribute__((visibility("default"))) void fake_set_hip_version(int version) { control().hip_version = version; }
 __attribute__((visibility("default"))) void fake_set_fabric(int has) { control().fabric = has; }
+__attribute__((visibility("default"))) void fake_set_peers(int are_so) { control().peers = are_so; }
 __attribute__((visibility("default"))) void fake_set_one_function(int is_so) {
   control().one_function_at_a_time = is_so;
 }

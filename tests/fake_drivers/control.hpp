@@ -17,7 +17,7 @@ const char* name_of(Live kind) noexcept;
 class Control {
  public:
   /// Reads FAKE_FAIL, FAKE_DELAY_US, FAKE_DEVICES, FAKE_DEVICE_BYTES, FAKE_HIP_VERSION, FAKE_FABRIC,
-  /// FAKE_ONE_FUNCTION, FAKE_DUMP.
+  /// FAKE_PEERS, FAKE_ONE_FUNCTION, FAKE_DUMP.
   Control();
 
   void gained(Live kind) noexcept { counts_[static_cast<int>(kind)].fetch_add(1); }
@@ -35,6 +35,7 @@ class Control {
   std::atomic<int> delay_us{0};
   std::atomic<int> hip_version{70'100'000};
   std::atomic<int> fabric{0};  ///< 1: libcuda's memory has fabric handles; 2: it reports them and refuses
+  std::atomic<int> peers{1};   ///< 0: a device can't access another's physical memory
   std::atomic<int> one_function_at_a_time{0};  ///< 1: host functions of all streams run one at a time
   int devices = 2;
   std::size_t device_bytes = std::size_t{4} << 30;

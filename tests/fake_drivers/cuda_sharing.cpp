@@ -70,10 +70,9 @@ FAKE_API int cuMemImportFromShareableHandle(cuda::Handle* handle, void* os_handl
     std::uint64_t made = 0;
     IpcContent content{};
     if (type == cuda::handle_fabric) std::memcpy(&content, os_handle, sizeof content);
-    const Result result =
-        type == cuda::handle_fabric
-            ? memory().fabric_open(made, content)
-            : memory().import_fd(made, static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)), 0);
+    const Result result = type == cuda::handle_fabric
+                              ? memory().fabric_open(made, content)
+                              : memory().import_fd(made, static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle)));
     *handle = made;
     return result;
   });
@@ -103,7 +102,7 @@ FAKE_API int cuMemUnmap(Address address, std::size_t bytes) {
 }
 FAKE_API int cuMemSetAccess(Address address, std::size_t bytes, const cuda::AccessDesc* access, std::size_t count) {
   return run("cuMemSetAccess", [&] {
-    if (count != 1 || access->flags != 3 || !is_device(access->location.id)) return Result::invalid_value;
-    return memory().set_access(pointer(address), bytes);
+    if (count != 1 || !is_device(access->location.id)) return Result::invalid_value;
+    return memory().set_access(pointer(address), bytes, access->location.id, access->flags);
   });
 }

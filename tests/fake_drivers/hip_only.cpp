@@ -103,7 +103,7 @@ FAKE_API int hipMemImportFromShareableHandle(void** handle, void* os_handle, int
     const int fd = control().hip_version >= 70'100'000 ? static_cast<int>(reinterpret_cast<std::intptr_t>(os_handle))
                                                        : *static_cast<const int*>(os_handle);
     std::uint64_t made = 0;
-    const Result result = memory().import_fd(made, fd, 0);
+    const Result result = memory().import_fd(made, fd, true);
     *handle = reinterpret_cast<void*>(made);
     return result;
   });
@@ -126,8 +126,8 @@ FAKE_API int hipMemUnmap(void* address, std::size_t bytes) {
 }
 FAKE_API int hipMemSetAccess(void* address, std::size_t bytes, const api::AccessDesc* access, std::size_t count) {
   return run("hipMemSetAccess", [&] {
-    if (count != 1 || access->flags != 3 || !is_device(access->location.id)) return Result::invalid_value;
-    return memory().set_access(address, bytes);
+    if (count != 1 || !is_device(access->location.id)) return Result::invalid_value;
+    return memory().set_access(address, bytes, access->location.id, access->flags);
   });
 }
 

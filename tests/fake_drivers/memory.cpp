@@ -28,8 +28,12 @@ std::byte* reserve_window() {
   return static_cast<std::byte*>(at);
 }
 
-int new_memfd(std::size_t bytes) {
-  const int fd = ::memfd_create("fake-device", MFD_CLOEXEC);
+constexpr char memfd_prefix[] = "/memfd:fake-" FAKE_NAME "-device-";
+
+int new_memfd(std::size_t bytes, int device) {
+  char name[sizeof memfd_prefix + 16];
+  std::snprintf(name, sizeof name, "fake-" FAKE_NAME "-device-%d", device);
+  const int fd = ::memfd_create(name, MFD_CLOEXEC);
   if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
   if (fd >= 0) ::close(fd);
   return -1;
@@ -51,6 +55,14 @@ bool fill_with_garbage(int fd, std::size_t bytes) {
 std::uint64_t inode_of(int fd) {
   struct stat info {};
   return ::fstat(fd, &info) == 0 ? static_cast<std::uint64_t>(info.st_ino) : 0;
+}
+
+int device_of_memory(int fd) {
+  char link[64], name[64] = {};
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  if (::readlink(link, name, sizeof name - 1) < 0) return -1;
+  constexpr std::size_t length = sizeof memfd_prefix - 1;
+  return std::strncmp(name, memfd_prefix, length) == 0 ? std::atoi(name + length) : -1;
 }
 
 Physical::Physical(int fd, std::size_t bytes, int device) : fd_(fd), bytes_(bytes), device_(device) {
@@ -136,7 +148,7 @@ void Memory::clear(Ranges::iterator range) {
 
 Result Memory::make_physical(std::shared_ptr<Physical>& made, std::size_t bytes, int device) {
   if (bytes > control().device_bytes) return Result::out_of_memory;
-  const int fd = new_memfd(bytes);
+  const int fd = new_memfd(bytes, device);
   if (fd < 0) return Result::out_of_memory;
   made = std::make_shared<Physical>(fd, bytes, device);
   return fill_with_garbage(fd, bytes) ? Result::ok : Result::out_of_memory;
@@ -303,7 +315,7 @@ Result Memory::ipc_close(void* address) { return drop(address, Kind::imported); 
 
 // ---- lookup, for copies and words
 
-std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
+std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side, Use use) {
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   if (!in_window(address, offset)) {
@@ -315,7 +327,13 @@ std::byte* Memory::resolve(const void* address, std::size_t bytes, Side side) {
   if (side == Side::host) return nullptr;
   std::size_t start = 0;
   const Range* const range = backed(offset, start);
-  return range != nullptr && offset + bytes <= start + range->bytes ? shadow(offset) : nullptr;
+  if (range == nullptr || offset + bytes > start + range->bytes) return nullptr;
+  const auto permits = [&](int device) {
+    const auto found = range->permitted.find(device);
+    return found != range->permitted.end() && found->second >= (use.writes ? Permitted::read_write : Permitted::read);
+  };
+  const bool is_mapped = mapped_.count(start) != 0;
+  return !is_mapped || permits(use.device) || permits(range->physical->device()) ? shadow(offset) : nullptr;
 }
 
 std::byte* Memory::word(const void* address, std::size_t bytes) {

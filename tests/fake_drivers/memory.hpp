@@ -28,6 +28,8 @@ enum class Result {
 };
 
 std::uint64_t inode_of(int fd);
+/// The device whose memory the descriptor is; -1 if it isn't device memory.
+int device_of_memory(int fd);
 
 /// Physical memory of a device: a memfd.
 class Physical {
@@ -38,6 +40,7 @@ class Physical {
   Physical(const Physical&) = delete;
   Physical& operator=(const Physical&) = delete;
   int fd() const noexcept { return fd_; }
+  int importers_fd = -1;  ///< it must be open when the memory is mapped
   std::size_t bytes() const noexcept { return bytes_; }
   int device() const noexcept { return device_; }
 
@@ -49,6 +52,13 @@ class Physical {
 
 enum class Kind { malloced, reserved, imported };
 enum class Side { host, device, any };
+/// The values are the flags of the vendors' set-access calls.
+enum class Permitted { none = 0, read = 1, read_write = 3 };
+/// The access of a copy: mapped physical memory must permit it to the stream's device or to the memory's own.
+struct Use {
+  int device = 0;
+  bool writes = false;
+};
 
 struct Found {
   void* start = nullptr;
@@ -101,7 +111,8 @@ class Memory {
   Result create(std::uint64_t& handle, std::size_t bytes, int device);
   Result release(std::uint64_t handle);
   Result export_fd(int& fd, std::uint64_t handle);
-  Result import_fd(std::uint64_t& handle, int fd, int device);
+  /// `used_by_map`: the caller must keep the descriptor open until the memory is mapped, as HIP's callers.
+  Result import_fd(std::uint64_t& handle, int fd, bool used_by_map = false);
   /// As ipc_get and ipc_open, but the same handle can be opened many times, also in this process.
   Result fabric_get(IpcContent& content, std::uint64_t handle);
   Result fabric_open(std::uint64_t& handle, const IpcContent& content);
@@ -110,15 +121,16 @@ class Memory {
   Result unreserve(void* address, std::size_t bytes);
   Result map(void* address, std::size_t bytes, std::uint64_t handle);
   Result unmap(void* address, std::size_t bytes);
-  Result set_access(void* address, std::size_t bytes);
+  Result set_access(void* address, std::size_t bytes, int device, int flags);
 
   // ---- IPC handles
   Result ipc_get(IpcContent& content, void* address);
   Result ipc_open(void*& address, const IpcContent& content, int device);
   Result ipc_close(void* address);
 
-  /// The driver's address of [address, address + bytes); null if the range isn't mapped or isn't of `side`.
-  std::byte* resolve(const void* address, std::size_t bytes, Side side);
+  /// The driver's address of [address, address + bytes); null if the range isn't mapped, isn't of `side`, or doesn't
+  /// permit the use.
+  std::byte* resolve(const void* address, std::size_t bytes, Side side, Use use = {});
   /// As resolve(), for a word that streams write or wait for; null unless it is aligned to its size and in device
   /// memory, mapped host memory or signal memory.
   std::byte* word(const void* address, std::size_t bytes);
@@ -138,8 +150,9 @@ class Memory {
     Kind kind = Kind::reserved;
     std::shared_ptr<Physical> physical;  ///< null: only reserved
     std::uint64_t inode = 0;
-    bool dormant = false;  ///< stream-ordered: the stream hasn't executed the allocation yet
-    bool leaving = false;  ///< stream-ordered: its free is queued in a stream
+    std::map<int, Permitted> permitted;  ///< of a mapped piece, by device
+    bool dormant = false;                ///< stream-ordered: the stream hasn't executed the allocation yet
+    bool leaving = false;                ///< stream-ordered: its free is queued in a stream
   };
   using Ranges = std::map<std::size_t, Range>;  // by offset in the window
 

@@ -38,14 +38,17 @@ Result Memory::export_fd(int& fd, std::uint64_t handle) {
   fd = ::fcntl(found->second->fd(), F_DUPFD, 0);  // without close-on-exec, as in the real driver
   return fd < 0 ? Result::out_of_memory : Result::ok;
 }
-Result Memory::import_fd(std::uint64_t& handle, int fd, int device) {
+Result Memory::import_fd(std::uint64_t& handle, int fd, bool used_by_map) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || info.st_size == 0) return Result::invalid_value;
+  const int device = device_of_memory(fd);
+  if (device < 0 || ::fstat(fd, &info) != 0 || info.st_size == 0) return Result::invalid_value;
   const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return Result::invalid_value;
   const std::scoped_lock lock(mutex_);
   handle = next_handle_++;
-  handles_[handle] = std::make_shared<Physical>(own, static_cast<std::size_t>(info.st_size), device);
+  const auto physical = std::make_shared<Physical>(own, static_cast<std::size_t>(info.st_size), device);
+  if (used_by_map) physical->importers_fd = fd;
+  handles_[handle] = physical;
   return Result::ok;
 }
 
@@ -69,8 +72,7 @@ Result Memory::fabric_open(std::uint64_t& handle, const IpcContent& content) {
                 static_cast<unsigned long>(content.fd));
   const int fd = ::open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return Result::invalid_value;
-  const Result result =
-      inode_of(fd) == content.inode ? import_fd(handle, fd, static_cast<int>(content.device)) : Result::invalid_value;
+  const Result result = inode_of(fd) == content.inode ? import_fd(handle, fd) : Result::invalid_value;
   ::close(fd);
   return result;
 }
@@ -104,6 +106,8 @@ Result Memory::map(void* address, std::size_t bytes, std::uint64_t handle) {
   std::size_t offset = 0;
   if (!in_window(address, offset) || offset % granularity != 0 || bytes != found->second->bytes())
     return Result::invalid_value;
+  if (const int needed = found->second->importers_fd; needed >= 0 && inode_of(needed) != inode_of(found->second->fd()))
+    return Result::invalid_value;
   const auto whole = around(ranges_, offset);
   if (whole == ranges_.end() || whole->second.kind != Kind::reserved ||
       offset + bytes > whole->first + whole->second.reserved)
@@ -131,12 +135,24 @@ Result Memory::unmap(void* address, std::size_t bytes) {
   control().lost(Live::mapping);
   return Result::ok;
 }
-Result Memory::set_access(void* address, std::size_t bytes) {
+Result Memory::set_access(void* address, std::size_t bytes, int device, int flags) {
+  const auto access = static_cast<Permitted>(flags);
+  if (access != Permitted::none && access != Permitted::read && access != Permitted::read_write)
+    return Result::invalid_value;
   const std::scoped_lock lock(mutex_);
   std::size_t offset = 0;
   const auto piece = in_window(address, offset) ? mapped_.find(offset) : mapped_.end();
-  if (piece == mapped_.end() || bytes > piece->second.bytes) return Result::invalid_value;
-  return ::mprotect(shadow(offset), bytes, PROT_READ | PROT_WRITE) == 0 ? Result::ok : Result::out_of_memory;
+  if (piece == mapped_.end() || bytes != piece->second.bytes) return Result::invalid_value;
+  auto& [start, range] = *piece;
+  if (control().peers == 0 && device != range.physical->device()) return Result::invalid_device;
+  range.permitted[device] = access;
+  // The shadow is for the kernels of all devices.
+  Permitted most = Permitted::none;
+  for (const auto& [each, permitted] : range.permitted) most = std::max(most, permitted);
+  const int protection = most == Permitted::none   ? PROT_NONE
+                         : most == Permitted::read ? PROT_READ
+                                                   : PROT_READ | PROT_WRITE;
+  return ::mprotect(shadow(start), bytes, protection) == 0 ? Result::ok : Result::out_of_memory;
 }
 
 }  // namespace fake

@@ -267,8 +267,9 @@ Result Streams::copy_2d(void* to, Side to_side, std::size_t to_pitch, const void
     return find(stream) == nullptr ? Result::invalid_handle : Result::ok;
   }
   if (to_pitch < width || from_pitch < width) return Result::invalid_value;
-  std::byte* const target = memory().resolve(to, (height - 1) * to_pitch + width, to_side);
-  const std::byte* const source = memory().resolve(from, (height - 1) * from_pitch + width, from_side);
+  std::byte* const target = memory().resolve(to, (height - 1) * to_pitch + width, to_side, {stream.device, true});
+  const std::byte* const source =
+      memory().resolve(from, (height - 1) * from_pitch + width, from_side, {stream.device, false});
   if (target == nullptr || source == nullptr) return Result::invalid_value;
   return run(
       [=] {
@@ -279,7 +280,7 @@ Result Streams::copy_2d(void* to, Side to_side, std::size_t to_pitch, const void
 }
 
 Result Streams::fill(void* to, unsigned char value, std::size_t bytes, const StreamName& stream) {
-  std::byte* const target = memory().resolve(to, bytes, Side::device);
+  std::byte* const target = memory().resolve(to, bytes, Side::device, {stream.device, true});
   if (target == nullptr) return Result::invalid_value;
   return run([=] { std::memset(target, value, bytes); }, stream);
 }

@@ -109,9 +109,9 @@ class CudaVmm final : public VmmCalls {
   DriverResult unmap(void* address, std::size_t bytes) const noexcept override {
     return api_.unmap(to_address(address), bytes);
   }
-  DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept override {
-    const AccessDesc access{{location_device, device}, access_read_write};
-    return api_.set_access(to_address(address), bytes, &access, 1);
+  DriverResult set_access(void* address, std::size_t bytes, int device, Access access) const noexcept override {
+    const AccessDesc permitted{{location_device, device}, access == Access::read ? access_read : access_read_write};
+    return api_.set_access(to_address(address), bytes, &permitted, 1);
   }
 
  private:

@@ -39,6 +39,7 @@ inline constexpr int allocation_pinned = 1;
 inline constexpr int handle_posix_fd = 1;
 inline constexpr int handle_fabric = 8;
 inline constexpr int location_device = 1;
+inline constexpr int access_read = 1;
 inline constexpr int access_read_write = 3;
 inline constexpr int granularity_recommended = 1;
 inline constexpr unsigned host_register_portable = 1;

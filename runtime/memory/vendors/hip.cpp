@@ -84,6 +84,7 @@ class HipVmm final : public VmmCalls {
     handle = reinterpret_cast<VmmCalls::Handle>(made);
     return result;
   }
+  bool needs_imported_fd() const noexcept override { return true; }  // HIP uses it when it maps the memory
   DriverResult reserve(void*& address, std::size_t bytes, std::size_t alignment) const noexcept override {
     return hip_.reserve(&address, bytes, alignment, nullptr, 0);
   }
@@ -94,9 +95,9 @@ class HipVmm final : public VmmCalls {
     return hip_.map(address, bytes, 0, to_native(handle), 0);
   }
   DriverResult unmap(void* address, std::size_t bytes) const noexcept override { return hip_.unmap(address, bytes); }
-  DriverResult set_access(void* address, std::size_t bytes, int device) const noexcept override {
-    const AccessDesc access{{location_device, device}, access_read_write};
-    return hip_.set_access(address, bytes, &access, 1);
+  DriverResult set_access(void* address, std::size_t bytes, int device, Access access) const noexcept override {
+    const AccessDesc permitted{{location_device, device}, access == Access::read ? access_read : access_read_write};
+    return hip_.set_access(address, bytes, &permitted, 1);
   }
 
  private:

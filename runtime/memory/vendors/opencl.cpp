@@ -159,6 +159,7 @@ class OpenClVendor final : public Vendor {
 
   const char* name() const noexcept override { return "opencl"; }
   MemoryType type() const noexcept override { return MemoryType::OPENCL; }
+  std::string why_no_vmm() const override { return "OpenCL has no call to export memory to other processes"; }
   const std::string& why_not() const noexcept override { return why_not_; }
   LibraryInfo library() const override { return {library_.path(), version_}; }
   int device_count() const noexcept override { return static_cast<int>(devices_.size()); }

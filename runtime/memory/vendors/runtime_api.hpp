@@ -31,6 +31,7 @@ inline constexpr int to_device = 1, to_host = 2, within = 3;
 inline constexpr int allocation_pinned = 1;
 inline constexpr int handle_posix_fd = 1;
 inline constexpr int location_device = 1;
+inline constexpr int access_read = 1;
 inline constexpr int access_read_write = 3;
 inline constexpr int granularity_recommended = 1;
 inline constexpr unsigned signal_memory = 2;

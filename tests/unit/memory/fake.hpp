@@ -43,6 +43,7 @@ class Fake {
   void set_delay_us(int us) const { get<void (*)(int)>("fake_set_delay_us")(us); }
   void set_hip_version(int version) const { get<void (*)(int)>("fake_set_hip_version")(version); }
   void set_fabric(int has) const { get<void (*)(int)>("fake_set_fabric")(has); }
+  void set_peers(int are_so) const { get<void (*)(int)>("fake_set_peers")(are_so); }
   void set_one_function(int is_so) const { get<void (*)(int)>("fake_set_one_function")(is_so); }
   long live(const char* kind = "all") const { return get<long (*)(const char*)>("fake_live")(kind); }
   /// The calls since the last arm(), each with its count.

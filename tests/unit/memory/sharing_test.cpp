@@ -158,7 +158,8 @@ TEST_P(EverySharing, failing_import_is_named_rolled_back_and_can_be_repeated) {
     const bool gives_back = call.find("Unmap") != std::string::npos || call.find("Free") != std::string::npos ||
                             call.find("Release") != std::string::npos || call.find("Close") != std::string::npos ||
                             call.find("Pop") != std::string::npos;
-    if (gives_back) continue;
+    const bool is_optional = call.find("PointerGet") != std::string::npos;  // finds a second device that may get access
+    if (gives_back || is_optional) continue;
     fake_->arm(call + ":1:719");
     try {
       const auto imported = provider_->import(duplicate(exported), 1);
