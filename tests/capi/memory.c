@@ -4,6 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <hmc/vmm_c.h>
+
 #include "tests/capi/check.h"
 
 void test_buffer(void) {
@@ -101,6 +106,73 @@ static void check_window_over_memfd(void) {
   CHECK(close(memfd) == 0);
 }
 
+/* Needs no job; a window over a mapping does. */
+static void check_physical_memory(void) {
+  const hmc_memory_type type = HMC_MEMORY_NVIDIA_GPU;
+  hmc_physical_memory_t memory = NULL, imported = NULL, received = NULL;
+  hmc_mapping_t mapping = NULL, reader = NULL;
+  hmc_buffer_t buffer = NULL;
+  hmc_window_t window = NULL;
+  hmc_fabric_handle handle;
+  unsigned char sent[100], got[100] = {0};
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  int fd = -1, sockets[2];
+  CHECK(hmc_physical_memory_create(100, 0, HMC_MEMORY_CPU, &memory) == HMC_UNSUPPORTED && memory == NULL);
+  CHECK(strstr(hmc_last_error(), "host memory") != NULL);
+  CHECK(hmc_physical_memory_create(100, 0, (hmc_memory_type)99, &memory) == HMC_INVALID_ARGUMENT);
+  if (getenv("HMC_CUDA_LIBRARY") == NULL) return;
+  OK(hmc_physical_memory_create(100, 0, type, &memory));
+  CHECK(hmc_physical_memory_size(memory) == 2 << 20 && hmc_physical_memory_size(NULL) == 0);
+  CHECK(hmc_physical_memory_device_id(memory) == 0 && hmc_physical_memory_device_id(NULL) == -1);
+  CHECK(hmc_physical_memory_type(memory) == type && hmc_physical_memory_type(NULL) == HMC_MEMORY_DEFAULT);
+  OK(hmc_physical_memory_map(memory, HMC_ACCESS_READ_WRITE, &mapping));
+  CHECK(hmc_mapping_data(mapping) != NULL && hmc_mapping_size(mapping) == 2 << 20);
+  CHECK(hmc_mapping_data(NULL) == NULL && hmc_mapping_size(NULL) == 0);
+  memset(sent, 40 + rank, sizeof sent);
+  OK(hmc_mapping_write(mapping, 1000, sent, sizeof sent));
+
+  OK(hmc_physical_memory_export_fd(memory, &fd));
+  CHECK(fcntl(fd, F_GETFD) == FD_CLOEXEC);
+  CHECK(hmc_physical_memory_import_fd(fd, 4 << 20, 0, type, &imported) == HMC_ERROR && imported == NULL);
+  OK(hmc_physical_memory_import_fd(fd, 100, 0, type, &imported));
+  CHECK(close(fd) == 0);
+  CHECK(hmc_physical_memory_import_fd(fd, 100, 0, type, &received) == HMC_INVALID_ARGUMENT && received == NULL);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
+  CHECK(hmc_physical_memory_receive(sockets[1], 0, 0, &received) == HMC_TIMEOUT && received == NULL);
+  OK(hmc_physical_memory_send(imported, sockets[0], HMC_JOB_TIMEOUT));
+  OK(hmc_physical_memory_receive(sockets[1], 0, HMC_JOB_TIMEOUT, &received));
+  CHECK(close(sockets[0]) == 0 && close(sockets[1]) == 0);
+  hmc_physical_memory_destroy(imported);
+  CHECK(hmc_physical_memory_map(received, (hmc_access)7, &reader) == HMC_INVALID_ARGUMENT && reader == NULL);
+  OK(hmc_physical_memory_map(received, HMC_ACCESS_READ, &reader));
+  hmc_physical_memory_destroy(received);
+  OK(hmc_mapping_read(reader, 1000, got, sizeof got));
+  CHECK(memcmp(sent, got, sizeof got) == 0);
+  CHECK(hmc_mapping_write(reader, 0, sent, 1) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_mapping_read(reader, 2 << 20, got, 1) == HMC_OUT_OF_RANGE);
+  CHECK(hmc_mapping_buffer(reader, &buffer) == HMC_INVALID_ARGUMENT && buffer == NULL);
+  CHECK(hmc_physical_memory_export_fabric(memory, &handle) == HMC_UNSUPPORTED); /* without FAKE_FABRIC */
+  CHECK(hmc_physical_memory_import_fabric(&handle, 100, 0, type, &imported) == HMC_UNSUPPORTED);
+  CHECK(hmc_physical_memory_export_fd(NULL, &fd) == HMC_INVALID_ARGUMENT);
+  CHECK(hmc_physical_memory_send(NULL, 0, 0) == HMC_INVALID_ARGUMENT);
+
+  OK(hmc_mapping_buffer(mapping, &buffer));
+  hmc_mapping_destroy(mapping);
+  hmc_physical_memory_destroy(memory);
+  OK(hmc_window_create_over_buffer(world, buffer, &window));
+  hmc_buffer_destroy(buffer);
+  OK(hmc_put(window, next, 2000, sent, sizeof sent));
+  OK(hmc_barrier(world));
+  OK(hmc_mapping_read(reader, 2000, got, sizeof got));
+  CHECK(got[0] == 40 + previous && got[99] == 40 + previous);
+  OK(hmc_barrier(world));
+  OK(hmc_window_close(window));
+  hmc_window_destroy(window);
+  hmc_mapping_destroy(reader);
+  hmc_mapping_destroy(NULL);
+  hmc_physical_memory_destroy(NULL);
+}
+
 void test_window(void) {
   hmc_window_t window = NULL;
   size_t bytes = 0;
@@ -140,4 +212,5 @@ void test_window(void) {
   check_window_over_memfd();
   check_borrowed_buffer();
   check_path_to_a_device();
+  check_physical_memory();
 }
