@@ -21,6 +21,7 @@ True
 - ``Window``: put, get, signals and atomics; ``Window.array`` is a numpy view of a rank's memory.
 - ``Buffer``: a vector in the memory of a device or of the host; numpy, torch and cupy share it. ``import hamr`` has HAMR's
   Python API over it.
+- ``PhysicalMemory``, ``Mapping``: memory of a device that any processes share by a handle, also without a job.
 - ``Error``: the base of HMC's exceptions, with code, rank, peer and operation. Beneath it: ``PeerFailed``, ``Timeout``,
   ``Mismatch``.
 - ``Session``: transfers between processes without a launcher, in the form of HMC's older Python package
@@ -40,10 +41,12 @@ from hmc._core import (
     BufferView,
     Cmp,
     DType,
+    Mapping,
     Memory,
     MessageStatus,
     Op,
     Path,
+    PhysicalMemory,
     Plan,
     Request,
     Runtime,
@@ -69,8 +72,8 @@ from hmc._core import (
 from hmc.errors import Error, Mismatch, PeerFailed, Timeout
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "Buffer", "BufferView", "Cmp", "DType", "Error", "Memory", "MessageStatus", "Mismatch", "Op", "Path",
-    "PeerFailed", "Plan", "Request", "Runtime", "Team", "Timeout", "Window", "__version__", "init", "wait_all", "wait_any",
+    "ANY_SOURCE", "ANY_TAG", "Buffer", "BufferView", "Cmp", "DType", "Error", "Mapping", "Memory", "MessageStatus", "Mismatch", "Op", "Path",
+    "PeerFailed", "PhysicalMemory", "Plan", "Request", "Runtime", "Team", "Timeout", "Window", "__version__", "init", "wait_all", "wait_any",
 ]
 
 TYPE_CHECKING = False  # type checkers take it as true

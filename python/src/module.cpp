@@ -198,6 +198,7 @@ NB_MODULE(_core, module) {
   define_runtime(module);
   define_communicator(module);
   define_buffers(module);
+  define_vmm(module);
 }
 
 }  // namespace hmc::python

@@ -118,6 +118,7 @@ void define_enums(nb::module_& module);
 void define_messages(nb::module_& module, nb::class_<TeamObject>& team);
 void define_requests(nb::module_& module);
 void define_team(nb::module_& module);
+void define_vmm(nb::module_& module);
 void define_window(nb::module_& module);
 
 /// A name or an enum member. `what` is for the error text.

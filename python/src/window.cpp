@@ -7,6 +7,7 @@
 
 #include "python/src/buffer.hpp"
 #include "python/src/objects.hpp"
+#include "python/src/vmm.hpp"
 
 namespace hmc::python {
 
@@ -324,6 +325,18 @@ void define_window(nb::module_& module) {
       .def(
           "__init__",
           [](WindowObject* self, TeamObject& team, nb::handle memory) {
+            if (nb::isinstance<MappingObject>(memory)) {
+              auto& mapping = nb::cast<MappingObject&>(memory);
+              hmc::Window made = blocking(*team.job, Among::others, [&] {
+                const auto buffer = [&] {
+                  const std::scoped_lock lock(mapping.mutex);
+                  return mapping.object.conn_buffer();
+                }();
+                return hmc::Window::create(team.team, buffer);
+              });
+              new (self) WindowObject(team.job, std::move(made), team.team);
+              return;
+            }
             Array array("Window", "memory", memory, Access::write);
             const std::size_t bytes = array.bytes();
             std::shared_ptr<std::byte> owner = owner_of(std::move(array));
@@ -335,7 +348,8 @@ void define_window(nb::module_& module) {
             if (is_host) self->own = std::move(owner);
           },
           nb::arg("team"), nb::arg("memory"), nb::sig("def __init__(self, team: Team, memory: object) -> None"),
-          "Collective over the team: expose existing memory, without a copy, for example a tensor or an hmc.Buffer. "
+          "Collective over the team: expose existing memory, without a copy, for example a tensor, an hmc.Buffer "
+          "or an hmc.Mapping. "
           "The window keeps it. Peers reach pageable host memory through a thread of this process, which is slower "
           "than a window of `nbytes`; array() and memory() of such a part are None on other ranks.")
       .def_prop_ro(
