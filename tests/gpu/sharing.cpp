@@ -1,5 +1,6 @@
 // Sharing of device memory between two processes on the present driver, one method at a time:
 // - each kind of sharing by the providers' own calls;
+// - hmc::PhysicalMemory;
 // - memory of a pool by the driver's calls;
 // - a window with owner-copied bytes.
 // If the driver's attributes promise a method, the test fails if the method doesn't work. A method that the driver
@@ -7,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+
+#include <hmc/vmm.hpp>
 
 #include "runtime/memory/provider.hpp"
 #include "runtime/rma/team_core.hpp"
@@ -137,6 +140,49 @@ HMC_SPMD_TEST(Gpu, each_kind_of_sharing_works_between_two_processes) {
   const Driver driver;
   for (const SharingKind kind : hmc::memory::sharing_kinds)
     if (kind != SharingKind::same_process) share_by(me, provider, driver, kind);
+}
+
+// hmc::PhysicalMemory, in the exported form that any process takes: a descriptor, or the bytes of a fabric handle.
+HMC_SPMD_TEST(Gpu, physical_memory_is_mapped_by_the_other_of_two_processes) {
+  const Provider& provider = gpu(me);
+  const Driver driver;
+  if (const std::string absent = why_absent(driver.api, SharingKind::vmm_fd); !absent.empty())
+    hmc::spmd::skip("absent: " + absent);
+  const hmc::PhysicalMemory own = hmc::PhysicalMemory::create(bytes, 0, hmc::MemoryType::NVIDIA_GPU);
+  const hmc::Mapping mine = own.map(), view = own.map(hmc::Access::read);
+  const auto share_and_check = [&](Exported exported, std::uint64_t call) {
+    const Exported theirs = from_previous(me, std::move(exported));
+    hmc::FabricHandle handle;
+    if (!theirs.bytes.empty()) std::memcpy(handle.bytes.data(), theirs.bytes.data(), handle.bytes.size());
+    hmc::PhysicalMemory memory =
+        theirs.bytes.empty() ? hmc::PhysicalMemory::import_fd(theirs.fd.get(), bytes, 0, hmc::MemoryType::NVIDIA_GPU)
+                             : hmc::PhysicalMemory::import_fabric(handle, bytes, 0, hmc::MemoryType::NVIDIA_GPU);
+    const hmc::Mapping mapped = memory.map();
+    memory.close();
+    both_ways(me, provider, static_cast<std::byte*>(mine.data()), static_cast<std::byte*>(mapped.data()), call);
+    std::vector<std::byte> got(bytes);
+    view.read(0, got.data(), bytes);
+    HMC_CHECK_CLEAN((Pattern{me.next(), call + 1}.verify(got)));
+    me.runtime->world().barrier();
+  };
+  Exported descriptor;
+  descriptor.fd.reset(own.export_fd());
+  share_and_check(std::move(descriptor), 8000);
+  // The size that an import can't map is refused.
+  const hmc::base::UniqueFd again(own.export_fd());
+  bool is_refused = false;
+  try {
+    (void)hmc::PhysicalMemory::import_fd(again.get(), 2 * own.size(), 0, hmc::MemoryType::NVIDIA_GPU);
+  } catch (const Error& error) {
+    is_refused = true;
+    if (me.rank == 0) std::printf("sharing: %-14s %s\n", "a wrong size", error.what());
+  }
+  HMC_CHECK(is_refused);
+  if (sum_of(me, provider.why_not(SharingKind::fabric).empty() ? 0 : 1) != 0) return;
+  Exported by_fabric;
+  const hmc::FabricHandle handle = own.export_fabric();
+  by_fabric.bytes.assign(handle.bytes.begin(), handle.bytes.end());
+  share_and_check(std::move(by_fabric), 8100);
 }
 
 // Memory of a pool. The pool's descriptor is passed once for all allocations of the pool.
