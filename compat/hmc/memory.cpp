@@ -161,6 +161,12 @@ status_t Memory::copyDeviceToDevice(void* dest, const void* src, std::size_t siz
   return state_->copy(dest, src, size);
 }
 
+Memory* BufferMemory::get() const {
+  if (type_ == MemoryType::DEFAULT) return nullptr;  // the buffer was moved
+  if (made_ == nullptr) made_ = std::make_shared<Memory>(device_, type_);
+  return made_.get();
+}
+
 MemoryType Memory::getMemoryType() const { return state_->type; }
 status_t Memory::getInitStatus() const { return state_->init; }
 int Memory::getDeviceId() const { return state_->device; }

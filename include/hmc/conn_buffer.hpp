@@ -12,6 +12,22 @@ namespace hmc {
 namespace memory {
 class Allocation;
 }
+class Memory;
+
+/// ConnBuffer::mem_ops: the pointer to a Memory (<hmc.h>) of the buffer's type and device, which is made at the first
+/// use. The buffer's own memory isn't one of its buffers. Threads: one at a time.
+class HMC_API BufferMemory {
+ public:
+  operator Memory*() const { return get(); }
+  Memory* operator->() const { return get(); }
+
+ private:
+  friend class ConnBuffer;
+  Memory* get() const;
+  MemoryType type_ = MemoryType::DEFAULT;
+  int device_ = -1;
+  mutable std::shared_ptr<Memory> made_;
+};
 
 /// Memory on the host or on one device. The memory is zeroed, and its address never changes. The constructor allocates
 /// all pages, and throws Error if there isn't enough memory. So no later access raises SIGBUS.
@@ -37,6 +53,7 @@ class HMC_API ConnBuffer {
 
   void* ptr = nullptr;  ///< the first byte; for device memory a device address
   std::size_t buffer_size = 0;
+  BufferMemory mem_ops;
   /// The requested type; if that was DEFAULT, the actual type on this machine. DEFAULT after a move. If
   /// host_accessible(mem_type), the host can load and store through `ptr`.
   MemoryType mem_type = MemoryType::DEFAULT;

@@ -22,7 +22,7 @@ status_t to_older(const base::Status& status) noexcept {
 
 ConnBuffer::ConnBuffer(int on_device, std::size_t size, MemoryType type)
     : ConnBuffer(memory::provider_for(type).allocate(on_device, size, memory::backing_for(type))) {
-  device_id = on_device;
+  device_id = mem_ops.device_ = on_device;
 }
 
 ConnBuffer::ConnBuffer(std::shared_ptr<memory::Allocation> allocation) : allocation_(std::move(allocation)) {
@@ -30,6 +30,8 @@ ConnBuffer::ConnBuffer(std::shared_ptr<memory::Allocation> allocation) : allocat
   buffer_size = allocation_->bytes;
   mem_type = memory::type_of(*allocation_->provider, allocation_->backing);
   device_id = allocation_->device;
+  mem_ops.type_ = mem_type;
+  mem_ops.device_ = device_id;
 }
 
 ConnBuffer ConnBuffer::borrow(void* address, std::size_t size, std::shared_ptr<void> owner) {
@@ -60,6 +62,7 @@ ConnBuffer& ConnBuffer::operator=(ConnBuffer&& other) noexcept {
   buffer_size = std::exchange(other.buffer_size, 0);
   mem_type = std::exchange(other.mem_type, MemoryType::DEFAULT);
   device_id = std::exchange(other.device_id, -1);
+  mem_ops = std::exchange(other.mem_ops, {});
   allocation_ = std::move(other.allocation_);
   return *this;
 }

@@ -34,6 +34,7 @@ int main() {
   if (buffer->readToCpu(back.data(), 100, 1000) != status_t::SUCCESS || back != bytes) return fail("readToCpu");
   if (buffer->mem_type != MemoryType::CPU || buffer->device_id != 0 || buffer->buffer_size != 4096)
     return fail("fields");
+  if (buffer->mem_ops == nullptr || buffer->mem_ops->getMemoryType() != MemoryType::CPU) return fail("mem_ops");
   try {
     ConnBuffer none(0, 1, static_cast<MemoryType>(99));
     return fail("type 99");

@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hmc.h>
@@ -80,6 +81,26 @@ TEST(CompatMemory, host_memory_accepts_the_number_of_any_device) {
     EXPECT_EQ(memory.getInitStatus(), status_t::SUCCESS);
     EXPECT_EQ(memory.getDeviceId(), device);
   }
+}
+
+TEST(CompatMemory, mem_ops_of_a_buffer_copies_and_allocates_on_its_device) {
+  ConnBuffer buffer(3, 100, MemoryType::CPU);
+  EXPECT_EQ(buffer.mem_ops->getMemoryType(), MemoryType::CPU);
+  EXPECT_EQ(buffer.mem_ops->getDeviceId(), 3);
+  std::vector<std::uint8_t> bytes(90), back(90);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(5 * i + 1);
+  const auto at = [&](std::size_t offset) { return static_cast<std::uint8_t*>(buffer.ptr) + offset; };
+  EXPECT_EQ(buffer.mem_ops->copyHostToDevice(at(10), bytes.data(), 90), status_t::SUCCESS);
+  void* other = nullptr;
+  Memory* const operations = buffer.mem_ops;
+  ASSERT_EQ(operations->allocateBuffer(&other, 90), status_t::SUCCESS);
+  EXPECT_EQ(operations->copyDeviceToDevice(other, at(10), 90), status_t::SUCCESS);
+  EXPECT_EQ(operations->freeBuffer(buffer.ptr), status_t::NOT_FOUND);
+  ConnBuffer moved(std::move(buffer));
+  ASSERT_EQ(moved.mem_ops, operations);
+  EXPECT_EQ(buffer.mem_ops, nullptr);
+  EXPECT_EQ(moved.mem_ops->copyDeviceToHost(back.data(), other, 90), status_t::SUCCESS);
+  EXPECT_EQ(back, bytes);
 }
 
 TEST(CompatMemory, a_type_that_the_machine_lacks_is_an_exception_with_the_reason) {
