@@ -75,9 +75,10 @@ struct Pool::Core {
   struct Count {
     std::atomic<std::uint64_t> calls{0}, failures{0}, pieces{0}, bytes{0};
   };
+  Count& count(Operation operation) { return counts[static_cast<std::size_t>(operation)]; }
   /// Runs `body`, and counts it. Relaxed: counts order nothing.
   template <typename Body> auto counted(Operation operation, std::uint64_t pieces, std::uint64_t bytes, Body&& body) {
-    Count& count = counts[static_cast<std::size_t>(operation)];
+    Count& count = this->count(operation);
     count.calls.fetch_add(1, std::memory_order_relaxed);
     try {
       struct Add {
@@ -238,15 +239,48 @@ void Pool::deregister_memory(void* address) noexcept { core_->copies.deregister_
 
 const Store& Pool::store() const noexcept { return core_->store; }
 
+struct PoolCall::State {
+  std::weak_ptr<Pool::Core> core;  // the Pool may be closed first
+  std::uint64_t id = 0;
+  ~State() {
+    if (const auto pool = core.lock(); pool != nullptr && id != 0) pool->members.forget_call(id);
+  }
+};
+
+PoolCall::PoolCall() noexcept = default;
+PoolCall::PoolCall(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+PoolCall::PoolCall(PoolCall&&) noexcept = default;
+PoolCall& PoolCall::operator=(PoolCall&&) noexcept = default;
+PoolCall::~PoolCall() = default;
+bool PoolCall::in_flight() const noexcept { return state_ != nullptr; }
+
+std::string PoolCall::wait(Timeout timeout) {
+  const auto state = std::move(state_);
+  const auto core = state == nullptr ? nullptr : state->core.lock();
+  if (core == nullptr) throw Error(Code::closed, "PoolCall::wait", "no call is in flight, or the pool is closed");
+  const base::Deadline deadline = core->deadline(timeout);
+  try {
+    return std::string(base::as_text(core->members.finish_call(std::exchange(state->id, 0), deadline)));
+  } catch (...) {
+    core->count(Operation::call).failures.fetch_add(1, std::memory_order_relaxed);
+    throw;
+  }
+}
+
 std::string Pool::call(int rank, std::string_view request, Timeout timeout) const {
+  return start_call(rank, request).wait(timeout);
+}
+
+PoolCall Pool::start_call(int rank, std::string_view request) const {
   constexpr std::size_t most = std::size_t{1} << 20;
   return core_->counted(Operation::call, 1, request.size(), [&] {
     if (rank < 0 || rank >= most_members()) throw Error(Code::bad_rank, "Pool::call", fmt::format("rank {}", rank));
     if (request.size() > most)
       throw Error(Code::invalid_argument, "Pool::call", fmt::format("a request has at most {} bytes", most));
-    const base::Bytes answer =
-        core_->members.call(rank, pool::Message::Kind::call, base::as_bytes(request), core_->deadline(timeout));
-    return std::string(base::as_text(answer));
+    auto state = std::make_unique<PoolCall::State>();
+    state->core = core_;
+    state->id = core_->members.start_call(rank, pool::Message::Kind::call, base::as_bytes(request));
+    return PoolCall(std::move(state));
   });
 }
 

@@ -112,6 +112,24 @@ struct PoolCounter {
   std::uint64_t bytes = 0;
 };
 
+/// A call in flight, of Pool::start_call. Its destructor doesn't wait: the answer is dropped. Threads: one at a time.
+class HMC_API PoolCall {
+ public:
+  PoolCall() noexcept;  ///< empty
+  PoolCall(PoolCall&&) noexcept;
+  PoolCall& operator=(PoolCall&&) noexcept;
+  ~PoolCall();
+  bool in_flight() const noexcept;
+  /// Returns the answer, or throws as Pool::call does. Afterwards the object is empty.
+  std::string wait(Timeout timeout = job_timeout);
+
+ private:
+  friend class Pool;
+  struct State;
+  explicit PoolCall(std::unique_ptr<State> state) noexcept;
+  std::unique_ptr<State> state_;
+};
+
 /// ADDRESSES. The part of rank r begins at base + r * stride: host parts first, then device parts. The range is
 /// reserved without access. It has the same start in every member if the address space of each process allows that
 /// (has_one_address_space(), or why_not_one()); then an address is a number that members may exchange. Otherwise
@@ -218,10 +236,13 @@ class HMC_API Pool {
   /// Requests between members: the handler of `rank` gets the bytes, and its result is returned. At most 1 MiB
   /// each. If the handler throws, call() throws the same Error.
   std::string call(int rank, std::string_view request, Timeout timeout = job_timeout) const;
+  /// The first half of call(), for several calls at once. A member executes the calls of one caller in their order.
+  PoolCall start_call(int rank, std::string_view request) const;
   void on_call(std::function<std::string(int from, std::string_view request)> handler);
   std::vector<PoolCounter> counters() const;
 
  private:
+  friend class PoolCall;
   struct Core;
   explicit Pool(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;

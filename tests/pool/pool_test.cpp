@@ -427,6 +427,14 @@ void requests_reach_the_handler_of_a_member(Process& me) {
   me.barrier();
   HMC_CHECK_EQ(pool.call(next, std::string(1000, 'r')), fmt::format("{}:{}:1000", me.rank(), next));
   HMC_CHECK(code_of([&] { (void)pool.call(next, "throw"); }) == Code::not_found);
+  // Several at once, whose answers are taken in another order, or dropped.
+  PoolCall one = pool.start_call(next, "1"), two = pool.start_call(next, "22"), wrong = pool.start_call(next, "throw");
+  (void)pool.start_call(next, "333");
+  HMC_CHECK_EQ(two.wait(), fmt::format("{}:{}:2", me.rank(), next));
+  HMC_CHECK(code_of([&] { (void)wrong.wait(); }) == Code::not_found);
+  HMC_CHECK(one.in_flight() && !two.in_flight() && !wrong.in_flight());
+  HMC_CHECK_EQ(one.wait(), fmt::format("{}:{}:1", me.rank(), next));
+  HMC_CHECK(code_of([&] { (void)one.wait(); }) == Code::closed);
   HMC_CHECK_THROWS(Code::peer_failed, (void)pool.call(me.size(), "x"));
   me.barrier();
   pool.on_call(nullptr);
