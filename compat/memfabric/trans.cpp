@@ -10,7 +10,9 @@ namespace hmc::memfabric {
 namespace {
 
 constexpr int most_peers = 512;
-constexpr std::uint64_t slot_bytes = 2 * block_bytes;
+constexpr std::size_t parts_of_slot = 2;
+constexpr std::uint64_t part_bytes = block_bytes;
+constexpr std::uint64_t slot_bytes = parts_of_slot * part_bytes;
 constexpr std::size_t most_pieces = 32768;  // of one request, which has at most 1 MiB
 
 enum class Request : std::uint32_t { check, fetch, store, name };
@@ -63,6 +65,16 @@ std::string reply_of(std::int32_t code, const std::string& text) {
   return std::string(reinterpret_cast<const char*>(&code), sizeof code) + text;
 }
 
+/// The text of a reply. Throws the peer's Failure.
+std::string text_of(const std::string& reply) {
+  std::int32_t code = SMEM_ERROR;
+  require(reply.size() >= sizeof code, "the reply is malformed");
+  std::memcpy(&code, reply.data(), sizeof code);
+  std::string text = reply.substr(sizeof code);
+  if (code != SMEM_OK) throw Failure(code, text);
+  return text;
+}
+
 std::string key_of(const std::string& name) { return "rank." + name; }
 
 std::byte* pointer(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
@@ -93,11 +105,66 @@ class TransferEngine::Slot {
   int state_ = slot_free;
 };
 
-/// Pieces that fit into a slot.
-struct TransferEngine::Chunk {
-  std::vector<PoolCopy> copies;  // of the caller: between its memory and the slot
-  std::vector<OwnerPiece> owned;
-  std::uint64_t bytes = 0;
+/// One transfer, in chunks that use the parts of the slot in turn: while the owner copies one, this process copies the
+/// next one.
+class TransferEngine::Chunks {
+ public:
+  Chunks(TransferEngine& engine, const Slot& slot, int rank, TransferKind kind, const std::string& peer)
+      : engine_(engine), at_(slot.at()), rank_(rank), kind_(kind), peer_(peer) {}
+
+  void add(TransferPiece piece) {
+    while (piece.bytes > 0) {
+      Chunk& chunk = chunks_[filling_];
+      const std::uint64_t bytes = std::min(piece.bytes, part_bytes - chunk.bytes);
+      void* const staged = engine_.pool_.address(engine_.pool_.rank(), PoolPart::host, at(filling_) + chunk.bytes);
+      if (kind_ == TransferKind::write)
+        chunk.copies.push_back({staged, pointer(piece.local), bytes});
+      else
+        chunk.copies.push_back({pointer(piece.local), staged, bytes});
+      chunk.owned.push_back({piece.remote, bytes});
+      chunk.bytes += bytes;
+      piece = {piece.local + bytes, piece.remote + bytes, piece.bytes - bytes};
+      if (chunk.bytes == part_bytes || chunk.owned.size() == most_pieces) next();
+    }
+  }
+  void finish() {
+    for (std::size_t i = 0; i < parts_of_slot; ++i) next();
+  }
+  /// The owner may still access the slot.
+  bool in_flight() const {
+    return std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& each) { return each.request.in_flight(); });
+  }
+
+ private:
+  struct Chunk {
+    std::vector<PoolCopy> copies;  // of the caller: between its memory and the part of the slot
+    std::vector<OwnerPiece> owned;
+    std::uint64_t bytes = 0;
+    PoolCall request;
+  };
+  std::uint64_t at(std::size_t part) const noexcept { return at_ + part * part_bytes; }
+  /// Starts the chunk that has been filled, and ends the one that has used the next part.
+  void next() {
+    if (Chunk& chunk = chunks_[filling_]; chunk.bytes > 0) {
+      if (kind_ == TransferKind::write) engine_.pool_.copy_batch(chunk.copies);
+      const Request kind = kind_ == TransferKind::write ? Request::fetch : Request::store;
+      chunk.request = engine_.pool_.start_call(rank_, encode(kind, peer_, chunk.owned, at(filling_)));
+    }
+    filling_ = (filling_ + 1) % parts_of_slot;
+    Chunk& done = chunks_[filling_];
+    if (!done.request.in_flight()) return;
+    (void)text_of(done.request.wait(engine_.timeout_));
+    if (kind_ == TransferKind::read) engine_.pool_.copy_batch(done.copies);
+    done = {};
+  }
+
+  TransferEngine& engine_;
+  const std::uint64_t at_;
+  const int rank_;
+  const TransferKind kind_;
+  const std::string& peer_;
+  std::array<Chunk, parts_of_slot> chunks_;
+  std::size_t filling_ = 0;
 };
 
 TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device)
@@ -166,15 +233,9 @@ void TransferEngine::set_slot(std::size_t index, int state) {
 
 std::string TransferEngine::ask(int rank, const std::string& request) {
   const std::vector<std::size_t> late = late_slots(rank);
-  // The reply: a code, and the text of a failure.
   const std::string reply = pool_.call(rank, request, timeout_);
   for (const std::size_t slot : late) set_slot(slot, slot_free);
-  std::int32_t code = SMEM_ERROR;
-  require(reply.size() >= sizeof code, "the reply is malformed");
-  std::memcpy(&code, reply.data(), sizeof code);
-  std::string answer = reply.substr(sizeof code);
-  if (code != SMEM_OK) throw Failure(code, answer);
-  return answer;
+  return text_of(reply);
 }
 
 void TransferEngine::on_peer_down(smem_trans_peer_down_callback_t callback, void* user_data) {
@@ -289,20 +350,9 @@ void TransferEngine::transfer_after(void* stream, TransferKind kind, const std::
 void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string& peer,
                                  std::span<const TransferPiece> pieces) {
   if (!late_slots(rank).empty()) ask(rank, encode(Request::check, peer, {}, 0));
-  Slot slot(*this);
-  try {
-    transfer_by(slot, rank, kind, peer, pieces);
-  } catch (const Error& error) {
-    if (error.code() == Code::timeout) slot.is_late(rank);
-    throw;
-  }
-}
-
-void TransferEngine::transfer_by(const Slot& slot, int rank, TransferKind kind, const std::string& peer,
-                                 std::span<const TransferPiece> pieces) {
   std::uint64_t total = 0;
   for (const TransferPiece& piece : pieces) total += piece.bytes;
-  if (pieces.size() > most_pieces || total > slot_bytes) {  // several requests, of which the first one could pass
+  if (pieces.size() > most_pieces || total > part_bytes) {  // several requests, of which the first one could pass
     for (std::size_t first = 0; first < pieces.size(); first += most_pieces) {
       std::vector<OwnerPiece> checked;
       for (const TransferPiece& piece : pieces.subspan(first, std::min(most_pieces, pieces.size() - first)))
@@ -310,30 +360,19 @@ void TransferEngine::transfer_by(const Slot& slot, int rank, TransferKind kind, 
       ask(rank, encode(Request::check, peer, checked, 0));
     }
   }
-  Chunk chunk;
-  for (TransferPiece piece : pieces) {
-    while (piece.bytes > 0) {
-      const std::uint64_t part = std::min(piece.bytes, slot_bytes - chunk.bytes);
-      void* const staged = pool_.address(pool_.rank(), PoolPart::host, slot.at() + chunk.bytes);
-      if (kind == TransferKind::write)
-        chunk.copies.push_back({staged, pointer(piece.local), part});
-      else
-        chunk.copies.push_back({pointer(piece.local), staged, part});
-      chunk.owned.push_back({piece.remote, part});
-      chunk.bytes += part;
-      piece = {piece.local + part, piece.remote + part, piece.bytes - part};
-      if (chunk.bytes < slot_bytes && chunk.owned.size() < most_pieces) continue;
-      move(rank, kind, peer, chunk, slot.at());
-      chunk = {};
-    }
+  Slot slot(*this);
+  Chunks chunks(*this, slot, rank, kind, peer);
+  try {
+    for (const TransferPiece& piece : pieces) chunks.add(piece);
+    chunks.finish();
+  } catch (const Error& error) {
+    const bool has_ended = error.code() == Code::peer_failed;
+    if (error.code() == Code::timeout || (chunks.in_flight() && !has_ended)) slot.is_late(rank);
+    throw;
+  } catch (...) {
+    if (chunks.in_flight()) slot.is_late(rank);
+    throw;
   }
-  if (chunk.bytes > 0) move(rank, kind, peer, chunk, slot.at());
-}
-
-void TransferEngine::move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at) {
-  if (kind == TransferKind::write) pool_.copy_batch(chunk.copies);
-  ask(rank, encode(kind == TransferKind::write ? Request::fetch : Request::store, peer, chunk.owned, at));
-  if (kind == TransferKind::read) pool_.copy_batch(chunk.copies);
 }
 
 }  // namespace hmc::memfabric

@@ -61,7 +61,8 @@ enum class TransferKind : std::uint32_t { write, read };
 
 /// A transfer through the caller's part of the pool: to write, the caller copies its bytes there and asks the owner to
 /// fetch them; to read, the owner stores them there. So the owner alone accesses its memory, and checks each address.
-/// The part has several slots, so several threads may transfer at once.
+/// The part has several slots, so several threads may transfer at once. A large transfer uses the parts of its slot in
+/// turn, so that both processes copy at the same time.
 class TransferEngine {
  public:
   TransferEngine(const Store& store, const Url& name, Timeout timeout, std::uint32_t device);
@@ -79,14 +80,11 @@ class TransferEngine {
   void on_peer_down(smem_trans_peer_down_callback_t callback, void* user_data);
 
  private:
-  struct Chunk;
+  class Chunks;
   class Slot;
   void take_name();
   int find_peer(const std::string& peer, bool fresh);
   void transfer_to(int rank, TransferKind kind, const std::string& peer, std::span<const TransferPiece> pieces);
-  void transfer_by(const Slot& slot, int rank, TransferKind kind, const std::string& peer,
-                   std::span<const TransferPiece> pieces);
-  void move(int rank, TransferKind kind, const std::string& peer, const Chunk& chunk, std::uint64_t at);
   std::string serve(int from, std::string_view request);
   /// The text of the answer. Throws the peer's Failure.
   std::string ask(int rank, const std::string& request);

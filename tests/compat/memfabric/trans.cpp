@@ -1,9 +1,11 @@
 // TRANS: transfers between registered memory of named peers.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "tests/compat/memfabric/support.hpp"
@@ -270,6 +272,44 @@ HMC_SPMD_TEST(Trans, threads_transfer_at_once) {
     HMC_CHECK_CLEAN(
         Pattern({t % 2 == 0 ? me.previous() : me.next(), call}).verify(std::span(memory).subspan(at, each)));
   }
+  barrier(me);
+}
+
+/// Each rank's memory isn't registered for moments, some of them after the first bytes of a transfer.
+HMC_SPMD_TEST(Trans, transfers_that_fail_in_the_middle_leave_later_ones_possible) {
+  const TransPeer peer(me);
+  constexpr std::uint64_t bytes = 9 * MiB + 77;
+  constexpr int wanted_failures = 8;  // twice the transfers that may be in progress at once
+  std::vector<std::byte> memory(bytes);
+  SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), bytes, 0));
+  const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
+  void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(me.next())]);
+  const auto data = pattern(me.rank, 1, bytes);
+  const auto write = [&] {
+    return smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, bytes);
+  };
+  std::jthread owner([&](const std::stop_token& stop) {
+    for (int round = 0; !stop.stop_requested(); ++round) {
+      std::this_thread::sleep_for(std::chrono::microseconds(300 * (round % 11)));
+      (void)smem_trans_deregister_mem(peer.handle, memory.data());
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // a chunk is refused that arrives now
+      (void)smem_trans_register_mem(peer.handle, memory.data(), bytes, 0);
+    }
+  });
+  int failures = 0;
+  std::int32_t code = SMEM_OK;
+  while (failures < wanted_failures && (code == SMEM_OK || code == SMEM_INVALID_PARAM)) {
+    code = write();
+    failures += code != SMEM_OK;
+  }
+  barrier(me);
+  owner.request_stop();
+  owner.join();
+  HMC_CHECK_EQ(code, SMEM_INVALID_PARAM);
+  barrier(me);
+  for (int i = 0; i < 5; ++i) SMEM_CHECK(write());
+  barrier(me);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
   barrier(me);
 }
 
