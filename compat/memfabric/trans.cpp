@@ -105,17 +105,22 @@ class TransferEngine::Slot {
   int state_ = slot_free;
 };
 
-/// One transfer, in chunks that use the parts of the slot in turn: while the owner copies one, this process copies the
-/// next one.
+/// One transfer: one chunk that may fill the slot, or several that use the parts of the slot in turn. While the owner
+/// copies one, this process copies the next one.
 class TransferEngine::Chunks {
  public:
-  Chunks(TransferEngine& engine, const Slot& slot, int rank, TransferKind kind, const std::string& peer)
-      : engine_(engine), at_(slot.at()), rank_(rank), kind_(kind), peer_(peer) {}
+  Chunks(TransferEngine& engine, const Slot& slot, bool is_one, int rank, TransferKind kind, const std::string& peer)
+      : engine_(engine),
+        at_(slot.at()),
+        most_bytes_(is_one ? slot_bytes : part_bytes),
+        rank_(rank),
+        kind_(kind),
+        peer_(peer) {}
 
   void add(TransferPiece piece) {
     while (piece.bytes > 0) {
       Chunk& chunk = chunks_[filling_];
-      const std::uint64_t bytes = std::min(piece.bytes, part_bytes - chunk.bytes);
+      const std::uint64_t bytes = std::min(piece.bytes, most_bytes_ - chunk.bytes);
       void* const staged = engine_.pool_.address(engine_.pool_.rank(), PoolPart::host, at(filling_) + chunk.bytes);
       if (kind_ == TransferKind::write)
         chunk.copies.push_back({staged, pointer(piece.local), bytes});
@@ -124,7 +129,7 @@ class TransferEngine::Chunks {
       chunk.owned.push_back({piece.remote, bytes});
       chunk.bytes += bytes;
       piece = {piece.local + bytes, piece.remote + bytes, piece.bytes - bytes};
-      if (chunk.bytes == part_bytes || chunk.owned.size() == most_pieces) next();
+      if (chunk.bytes == most_bytes_ || chunk.owned.size() == most_pieces) next();
     }
   }
   void finish() {
@@ -160,6 +165,7 @@ class TransferEngine::Chunks {
 
   TransferEngine& engine_;
   const std::uint64_t at_;
+  const std::uint64_t most_bytes_;  // of a chunk
   const int rank_;
   const TransferKind kind_;
   const std::string& peer_;
@@ -352,7 +358,8 @@ void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string&
   if (!late_slots(rank).empty()) ask(rank, encode(Request::check, peer, {}, 0));
   std::uint64_t total = 0;
   for (const TransferPiece& piece : pieces) total += piece.bytes;
-  if (pieces.size() > most_pieces || total > part_bytes) {  // several requests, of which the first one could pass
+  const bool is_one = pieces.size() <= most_pieces && total <= slot_bytes;
+  if (!is_one) {  // of several requests the first one could pass
     for (std::size_t first = 0; first < pieces.size(); first += most_pieces) {
       std::vector<OwnerPiece> checked;
       for (const TransferPiece& piece : pieces.subspan(first, std::min(most_pieces, pieces.size() - first)))
@@ -361,7 +368,7 @@ void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string&
     }
   }
   Slot slot(*this);
-  Chunks chunks(*this, slot, rank, kind, peer);
+  Chunks chunks(*this, slot, is_one, rank, kind, peer);
   try {
     for (const TransferPiece& piece : pieces) chunks.add(piece);
     chunks.finish();
