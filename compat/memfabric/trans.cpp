@@ -135,9 +135,17 @@ class TransferEngine::Chunks {
   void finish() {
     for (std::size_t i = 0; i < parts_of_slot; ++i) next();
   }
-  /// The owner may still access the slot.
-  bool in_flight() const {
-    return std::any_of(chunks_.begin(), chunks_.end(), [](const Chunk& each) { return each.request.in_flight(); });
+  /// After a failure: waits for the requests in flight. False if one times out: the owner may still access the slot.
+  bool end() {
+    for (Chunk& each : chunks_) {
+      if (!each.request.in_flight()) continue;
+      try {
+        (void)each.request.wait(engine_.timeout_);
+      } catch (const Error& error) {
+        if (error.code() == Code::timeout) return false;
+      }
+    }
+    return true;
   }
 
  private:
@@ -183,7 +191,10 @@ TransferEngine::TransferEngine(const Store& store, const Url& name, Timeout time
   pool_ = Pool::create(store_, options);
   pool_.on_call([this](int from, std::string_view request) { return serve(from, request); });
   pool_.on_change([this](const PoolChange& change) {
-    if (!change.joined) report_down(change.rank, change.version);
+    if (change.joined) return;
+    for (const std::size_t slot : late_slots(change.rank))
+      set_slot(slot, slot_free);  // its requests have ended with it
+    report_down(change.rank, change.version);
   });
   pool_.join(timeout_);
   announce();
@@ -373,11 +384,10 @@ void TransferEngine::transfer_to(int rank, TransferKind kind, const std::string&
     for (const TransferPiece& piece : pieces) chunks.add(piece);
     chunks.finish();
   } catch (const Error& error) {
-    const bool has_ended = error.code() == Code::peer_failed;
-    if (error.code() == Code::timeout || (chunks.in_flight() && !has_ended)) slot.is_late(rank);
+    if (error.code() == Code::timeout || !chunks.end()) slot.is_late(rank);
     throw;
-  } catch (...) {
-    if (chunks.in_flight()) slot.is_late(rank);
+  } catch (...) {  // the owner refused a request
+    if (!chunks.end()) slot.is_late(rank);
     throw;
   }
 }

@@ -284,9 +284,16 @@ HMC_SPMD_TEST(Trans, transfers_that_fail_in_the_middle_leave_later_ones_possible
   SMEM_CHECK(smem_trans_register_mem(peer.handle, memory.data(), bytes, 0));
   const auto addresses = allgather(me, reinterpret_cast<std::uint64_t>(memory.data()));
   void* const remote = reinterpret_cast<void*>(addresses[static_cast<std::size_t>(me.next())]);
-  const auto data = pattern(me.rank, 1, bytes);
+  std::uint64_t call = 0;
   const auto write = [&] {
+    const auto data = pattern(me.rank, ++call, bytes);
     return smem_trans_write(peer.handle, data.data(), id_of(me.next()).c_str(), remote, bytes);
+  };
+  const auto has_begun = [&] {  // the last write
+    std::vector<std::byte> first(4096);
+    while (smem_trans_read(peer.handle, first.data(), id_of(me.next()).c_str(), remote, first.size()) != SMEM_OK)
+      ;  // for moments the memory isn't registered
+    return first == pattern(me.rank, call, first.size());
   };
   std::jthread owner([&](const std::stop_token& stop) {
     for (int round = 0; !stop.stop_requested(); ++round) {
@@ -296,11 +303,11 @@ HMC_SPMD_TEST(Trans, transfers_that_fail_in_the_middle_leave_later_ones_possible
       (void)smem_trans_register_mem(peer.handle, memory.data(), bytes, 0);
     }
   });
-  int failures = 0;
+  int failures = 0;  // in the middle
   std::int32_t code = SMEM_OK;
   while (failures < wanted_failures && (code == SMEM_OK || code == SMEM_INVALID_PARAM)) {
     code = write();
-    failures += code != SMEM_OK;
+    failures += code != SMEM_OK && has_begun();
   }
   barrier(me);
   owner.request_stop();
@@ -308,8 +315,8 @@ HMC_SPMD_TEST(Trans, transfers_that_fail_in_the_middle_leave_later_ones_possible
   HMC_CHECK_EQ(code, SMEM_INVALID_PARAM);
   barrier(me);
   for (int i = 0; i < 5; ++i) SMEM_CHECK(write());
-  barrier(me);
-  HMC_CHECK_CLEAN(Pattern({me.previous(), 1}).verify(memory));
+  const auto calls = allgather(me, call);
+  HMC_CHECK_CLEAN(Pattern({me.previous(), calls[static_cast<std::size_t>(me.previous())]}).verify(memory));
   barrier(me);
 }
 
