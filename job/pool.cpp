@@ -255,6 +255,7 @@ PoolCall::~PoolCall() = default;
 bool PoolCall::in_flight() const noexcept { return state_ != nullptr; }
 
 std::string PoolCall::wait(Timeout timeout) {
+  base::require_timeout(timeout, "PoolCall::wait");  // before the call's state is taken
   const auto state = std::move(state_);
   const auto core = state == nullptr ? nullptr : state->core.lock();
   if (core == nullptr) throw Error(Code::closed, "PoolCall::wait", "no call is in flight, or the pool is closed");
@@ -268,6 +269,7 @@ std::string PoolCall::wait(Timeout timeout) {
 }
 
 std::string Pool::call(int rank, std::string_view request, Timeout timeout) const {
+  base::require_timeout(timeout, "Pool::call");  // before the member executes the call
   return start_call(rank, request).wait(timeout);
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
 
@@ -420,8 +421,10 @@ void requests_reach_the_handler_of_a_member(Process& me) {
   const int next = (me.rank() + 1) % me.size();
   HMC_CHECK(code_of([&] { (void)pool.call(next, "x"); }) == Code::unsupported);
   me.barrier();
+  std::atomic<bool> was_refused_call_served = false;
   pool.on_call([&](int from, std::string_view request) {
     if (request == "throw") throw Error(Code::not_found, "handler", "nothing here");
+    if (request == "refused") was_refused_call_served = true;
     return fmt::format("{}:{}:{}", from, me.rank(), request.size());
   });
   me.barrier();
@@ -433,10 +436,15 @@ void requests_reach_the_handler_of_a_member(Process& me) {
   HMC_CHECK_EQ(two.wait(), fmt::format("{}:{}:2", me.rank(), next));
   HMC_CHECK(code_of([&] { (void)wrong.wait(); }) == Code::not_found);
   HMC_CHECK(one.in_flight() && !two.in_flight() && !wrong.in_flight());
+  // A wrong timeout: nothing is executed, and no answer is lost.
+  constexpr std::chrono::nanoseconds negative(-5);
+  HMC_CHECK(code_of([&] { (void)pool.call(next, "refused", negative); }) == Code::invalid_argument);
+  HMC_CHECK(code_of([&] { (void)one.wait(negative); }) == Code::invalid_argument);
   HMC_CHECK_EQ(one.wait(), fmt::format("{}:{}:1", me.rank(), next));
   HMC_CHECK(code_of([&] { (void)one.wait(); }) == Code::closed);
   HMC_CHECK_THROWS(Code::peer_failed, (void)pool.call(me.size(), "x"));
   me.barrier();
+  HMC_CHECK(!was_refused_call_served);
   pool.on_call(nullptr);
   me.barrier();
 }
