@@ -191,6 +191,8 @@ void PhysicalMemory::send(int socket, Timeout timeout) const {
     const base::IoResult sent = base::send_some(socket, rest, fds);
     if (sent.io == base::Io::failed) throw_io(operation, sent);
     if (sent.io == base::Io::would_block) {
+      // poll doesn't report when the kernel accepts descriptors and buffers again.
+      if (sent.error != EAGAIN && sent.error != EINTR) (void)::poll(nullptr, 0, 1);
       wait_for(socket, POLLOUT, deadline, operation);
       continue;
     }
@@ -207,6 +209,8 @@ PhysicalMemory PhysicalMemory::receive(int socket, int device, Timeout timeout) 
   for (std::span<std::byte> rest = message; !rest.empty();) {
     const base::IoResult got = base::receive_some(socket, rest, fds);
     if (got.io == base::Io::failed || got.io == base::Io::ended) throw_io(operation, got);
+    if (fds.size() > 1)  // a stranger's descriptors mustn't fill this process's table
+      throw Error(Code::invalid_argument, operation, "the message has more than one descriptor");
     if (got.io == base::Io::would_block) {
       wait_for(socket, POLLIN, deadline, operation);
       continue;
