@@ -47,6 +47,16 @@ template <typename Shared, typename Function> auto guarded(Shared& self, Functio
   });
 }
 
+/// Without the object's lock.
+template <typename Function> auto with_memory(PhysicalObject& self, Function&& function) {
+  return unlocked([&] {
+    std::unique_lock lock(self.mutex);
+    const std::shared_ptr<const hmc::PhysicalMemory> memory = self.object;
+    lock.unlock();
+    return function(*memory);
+  });
+}
+
 /// An allocator of device memory, as for Buffer. None: the accelerator's.
 MemoryType type_of(const std::optional<std::string>& name) {
   if (!name) return MemoryType::DEFAULT;
@@ -150,7 +160,10 @@ void define_mapping(nb::module_& module) {
 
 void define_vmm(nb::module_& module) {
   define_mapping(module);
-  const auto close = [](PhysicalObject& self) { guarded(self, [](hmc::PhysicalMemory& m) { m.close(); }); };
+  const auto close = [](PhysicalObject& self) {
+    auto none = std::make_shared<const hmc::PhysicalMemory>();
+    guarded(self, [&](std::shared_ptr<const hmc::PhysicalMemory>& object) { object.swap(none); });
+  };
   const auto allocator = nb::arg("allocator") = nb::none();
   const auto device = nb::arg("device") = 0;
   const auto timeout = nb::arg("timeout") = nb::none();
@@ -203,45 +216,47 @@ void define_vmm(nb::module_& module) {
           [](PhysicalObject& self, nb::handle object, std::optional<double> seconds) {
             const int socket = descriptor_of(object);
             const hmc::Timeout limit = timeout_of(seconds, "PhysicalMemory.send");
-            guarded(self, [&](const hmc::PhysicalMemory& m) { m.send(socket, limit); });
+            with_memory(self, [&](const hmc::PhysicalMemory& m) { m.send(socket, limit); });
           },
           nb::arg("socket"), timeout, "Pass the memory over a connected Unix socket.")
       .def(
           "export_fd",
           [](PhysicalObject& self) {
-            return guarded(self, [](const hmc::PhysicalMemory& m) { return m.export_fd(); });
+            return with_memory(self, [](const hmc::PhysicalMemory& m) { return m.export_fd(); });
           },
           "A new descriptor, close-on-exec, which the caller closes.")
       .def(
           "export_fabric",
           [](PhysicalObject& self) {
-            const auto handle = guarded(self, [](const hmc::PhysicalMemory& m) { return m.export_fabric(); });
+            const auto handle = with_memory(self, [](const hmc::PhysicalMemory& m) { return m.export_fabric(); });
             return nb::bytes(handle.bytes.data(), handle.bytes.size());
           },
           "64 bytes that may go through any channel. hmc.Error if the system doesn't permit it.")
       .def(
           "map",
           [](PhysicalObject& self, const std::string& name) {
-            return guarded(self, [access = access_of(name)](const hmc::PhysicalMemory& m) {
+            return with_memory(self, [access = access_of(name)](const hmc::PhysicalMemory& m) {
               return std::make_unique<MappingObject>(m.map(access));
             });
           },
           nb::arg("access") = "read_write", "Map the whole memory at a new address: \"read_write\" or \"read\".")
       .def_prop_ro(
           "nbytes",
-          [](PhysicalObject& self) { return guarded(self, [](const hmc::PhysicalMemory& m) { return m.size(); }); })
-      .def_prop_ro(
-          "device",
-          [](PhysicalObject& self) { return guarded(self, [](const hmc::PhysicalMemory& m) { return m.device(); }); })
+          [](PhysicalObject& self) { return with_memory(self, [](const hmc::PhysicalMemory& m) { return m.size(); }); })
+      .def_prop_ro("device",
+                   [](PhysicalObject& self) {
+                     return with_memory(self, [](const hmc::PhysicalMemory& m) { return m.device(); });
+                   })
       .def_prop_ro("allocator",
                    [](PhysicalObject& self) -> std::optional<std::string> {
-                     const auto type = guarded(self, [](const hmc::PhysicalMemory& m) { return m.type(); });
+                     const auto type = with_memory(self, [](const hmc::PhysicalMemory& m) { return m.type(); });
                      if (type == MemoryType::DEFAULT) return std::nullopt;
                      return name_of_memory(type);
                    })
-      .def_prop_ro(
-          "is_open",
-          [](PhysicalObject& self) { return guarded(self, [](const hmc::PhysicalMemory& m) { return m.is_open(); }); })
+      .def_prop_ro("is_open",
+                   [](PhysicalObject& self) {
+                     return with_memory(self, [](const hmc::PhysicalMemory& m) { return m.is_open(); });
+                   })
       .def("close", close, "End this reference. Mappings stay. May be repeated.")
       .def("__enter__", [](nb::object self) { return self; })
       .def(

@@ -1,6 +1,7 @@
 // The objects behind the Python classes PhysicalMemory and Mapping. Several threads may use one of them.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -8,10 +9,13 @@
 
 namespace hmc::python {
 
+/// A call takes the pointer and doesn't hold the mutex: send() may wait for another process, while signal handlers and
+/// other threads use the object. close() replaces the pointer by one to an empty memory.
 struct PhysicalObject {
-  explicit PhysicalObject(hmc::PhysicalMemory memory) : object(std::move(memory)) {}
+  explicit PhysicalObject(hmc::PhysicalMemory memory)
+      : object(std::make_shared<const hmc::PhysicalMemory>(std::move(memory))) {}
   std::mutex mutex;
-  hmc::PhysicalMemory object;
+  std::shared_ptr<const hmc::PhysicalMemory> object;  // under mutex
 };
 
 struct MappingObject {

@@ -1,10 +1,12 @@
 """hmc.PhysicalMemory between processes, on fake drivers: python buffers_shared.py NAME."""
+import contextlib
 import fcntl
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 
 sys.dont_write_bytecode = True
 from fake_devices import cuda, pattern, raises, run_one_test
@@ -113,6 +115,29 @@ def test_physical_memory_passes_to_another_process():
     for thread in threads:
         thread.join()
     assert not wrong
+
+    # A thread that waits for the other process in send() delays no other thread.
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        mine.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                mine.send(bytes(1 << 16))
+        outcomes = []
+
+        def send():
+            try:
+                memory.send(mine, timeout=60)
+            except hmc.Error as error:
+                outcomes.append(type(error))
+        sender = threading.Thread(target=send)
+        sender.start()
+        start = time.monotonic()
+        while time.monotonic() < start + 0.05:
+            assert memory.nbytes == 2 << 20
+        theirs.close()
+        sender.join()
+        assert outcomes == [hmc.PeerFailed], outcomes
 
 
 if __name__ == "__main__":
