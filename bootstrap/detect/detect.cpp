@@ -102,7 +102,9 @@ std::optional<Member> member_of(const base::Env& env, std::string_view rank, std
                                 std::string launcher) {
   const std::optional<int> number = number_of(env, rank);
   if (!number || !size || *number < 0 || *number >= *size) return std::nullopt;
-  return Member{*number, *size, std::move(launcher), false, nullptr, true};
+  Member member{*number, *size, std::move(launcher), false};
+  member.starts_once = true;
+  return member;
 }
 
 /// Ranks that know their number and the machine of rank 0. On one machine they find each other by a Unix socket named
@@ -132,6 +134,8 @@ Finding torchrun(const base::Env& env) {
   if (address.empty() || !port) return blocked("torchrun", seen, "MASTER_ADDR or MASTER_PORT is not set");
   const std::optional<int> local = number_of(env, "LOCAL_WORLD_SIZE");
   member->on_one_node = local ? *local == *size : control::is_loopback(address + ":0");
+  // A script may start a rank again with the same variables. On one node the new process couldn't join.
+  member->starts_once = member->on_one_node || !text_of(env, "TORCHELASTIC_RUN_ID").empty();
   const std::string job = fmt::format("torchrun {} {} {} {}", address, *port, text_of(env, "TORCHELASTIC_RUN_ID"),
                                       text_of(env, "TORCHELASTIC_RESTART_COUNT"));
   constexpr int offset = 1017;  // a port that isn't MASTER_PORT, nor the MASTER_PORT of the next job
@@ -150,7 +154,8 @@ Finding pmix(const base::Env& env) {
   if (const std::string why = why_no_pmix(env); !why.empty()) return blocked("PMIx", seen, why);
   const bool on_one_node = size && number_of(env, "OMPI_COMM_WORLD_LOCAL_SIZE") == size;
   return available("PMIx", seen, [on_one_node](const base::Env& job, Deadline deadline) -> std::unique_ptr<Bootstrap> {
-    Member member{0, 1, "PMIx", on_one_node, nullptr, true};
+    Member member{0, 1, "PMIx", on_one_node};
+    member.starts_once = true;
     const auto exchange = make_pmix(job, member);
     return member.size == 1 ? make_alone() : join_over(*exchange, member, job, deadline);
   });
