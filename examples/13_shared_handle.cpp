@@ -56,11 +56,12 @@ pid_t start_reader(const char* program, int& socket) {
 
 int write_memory(const char* program) {
   int socket = -1;
-  const pid_t reader = start_reader(program, socket);
-  if (reader < 0) return 1;
+  pid_t reader = -1;
   {
     const hmc::PhysicalMemory memory = hmc::PhysicalMemory::create(count * sizeof(int));
     hmc::Mapping mapping = memory.map();
+    reader = start_reader(program, socket);
+    if (reader < 0) return 1;
     std::vector<int> numbers(count);
     for (std::size_t i = 0; i < count; ++i) numbers[i] = square(i);
     mapping.write(0, numbers.data(), count * sizeof(int));
