@@ -103,19 +103,23 @@ inline Timeout timeout_of(std::int64_t timeout_ns) { return Timeout{timeout_ns};
 /// Converts a request to plain bytes, which own the operation from then on.
 hmc_request_t to_c(Request request);
 
-/// Converts a C enum value that is below `count`. Throws Error{invalid_argument} if it is out of range.
-template <typename To, typename From> To enum_of(From value, int count, const char* operation, const char* name) {
-  const int number = static_cast<int>(value);
+/// Converts a C enum value that is below `count`. Throws Error{invalid_argument} if it is out of range. C permits any
+/// number; C++ doesn't, so its bytes are copied.
+template <typename To, typename From>
+To enum_of(const From& value, int count, const char* operation, const char* name) {
+  int number = 0;
+  static_assert(sizeof number == sizeof value);
+  std::memcpy(&number, &value, sizeof number);
   if (number < 0 || number >= count) {
     throw Error(Code::invalid_argument, operation, std::string(name) + " " + std::to_string(number) + " doesn't exist");
   }
   return static_cast<To>(number);
 }
 
-inline DType dtype_of(hmc_dtype type, const char* operation) {
+inline DType dtype_of(const hmc_dtype& type, const char* operation) {
   return enum_of<DType>(type, dtype_count, operation, "element type");
 }
-inline Op op_of(hmc_op op, const char* operation) { return enum_of<Op>(op, op_count, operation, "operation"); }
+inline Op op_of(const hmc_op& op, const char* operation) { return enum_of<Op>(op, op_count, operation, "operation"); }
 
 hmc_path path_of(const Path& path);
 

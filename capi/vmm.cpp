@@ -33,7 +33,7 @@ template <typename Handle, typename Make> hmc_code create(const char* operation,
   });
 }
 
-MemoryType type_of(hmc_memory_type type, const char* operation) {
+MemoryType type_of(const hmc_memory_type& type, const char* operation) {
   return enum_of<MemoryType>(type, memory_type_count, operation, "memory type");
 }
 

@@ -76,7 +76,7 @@ hmc::Strides strides_of(const hmc_strides* strides, const char* operation) {
   return {from.rows, from.row_bytes, from.local_pitch, from.remote_pitch};
 }
 
-hmc::Cmp cmp_of(hmc_cmp compare, const char* operation) {
+hmc::Cmp cmp_of(const hmc_cmp& compare, const char* operation) {
   return enum_of<hmc::Cmp>(compare, HMC_GE + 1, operation, "comparison");
 }
 
