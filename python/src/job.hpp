@@ -130,12 +130,10 @@ void throw_if_interrupted();
 /// After a failed call: a signal may have ended a system call in it. Its handler's exception replaces the error.
 void throw_if_signalled();
 
-/// Calls `function` with the job's lock and without the GIL. For every call that may wait.
-template <typename Function> auto blocking(Job& job, Among among, Function&& function) {
-  Call call(job, among);
+/// Calls `function` without the GIL. Python's signal handlers run in its waits.
+template <typename Function> auto unlocked(Function&& function) {
   const auto run = [&] {
-    const nb::gil_scoped_release unlocked;
-    const Call::Waiting waiting(call);
+    const nb::gil_scoped_release released;
     return function();
   };
   try {
@@ -147,8 +145,21 @@ template <typename Function> auto blocking(Job& job, Among among, Function&& fun
       throw_if_interrupted();
       return result;
     }
-  } catch (const hmc::Error& error) {
+  } catch (const hmc::Error&) {
     throw_if_signalled();
+    throw;
+  }
+}
+
+/// Calls `function` with the job's lock and without the GIL. For every call that may wait.
+template <typename Function> auto blocking(Job& job, Among among, Function&& function) {
+  Call call(job, among);
+  try {
+    return unlocked([&] {
+      const Call::Waiting waiting(call);
+      return function();
+    });
+  } catch (const hmc::Error& error) {
     if (error.rank() >= 0) throw;
     ErrorDetail detail = error.detail();
     detail.rank = job.runtime.rank();

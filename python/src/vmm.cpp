@@ -18,27 +18,6 @@ namespace hmc::python {
 
 namespace {
 
-/// Without the GIL. Python's signal handlers run in the waits.
-template <typename Function> auto unlocked(Function&& function) {
-  const auto run = [&] {
-    const nb::gil_scoped_release released;
-    return function();
-  };
-  try {
-    if constexpr (std::is_void_v<decltype(run())>) {
-      run();
-      throw_if_interrupted();
-    } else {
-      auto result = run();
-      throw_if_interrupted();
-      return result;
-    }
-  } catch (const hmc::Error&) {
-    throw_if_signalled();
-    throw;
-  }
-}
-
 /// With the object's lock. A thread that waits for it doesn't hold the GIL, which the holder may need.
 template <typename Shared, typename Function> auto guarded(Shared& self, Function&& function) {
   return unlocked([&] {
