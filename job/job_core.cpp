@@ -135,7 +135,7 @@ void choose_wire(rma::Fabric& fabric, int peer, const base::Env& env) {
   std::string passed_over;
   for (std::size_t w = 0; w < fabric.wires.size(); ++w) {
     const transport::Wire& wire = *fabric.wires[w];
-    const transport::Reach reach = wire.reaches(peer);
+    const transport::Reachability reach = wire.reaches(peer);
     if (!reach.yes) {
       passed_over += fmt::format("; not {}: {}", wire.name(), reach.why);
       continue;

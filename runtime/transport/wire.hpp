@@ -116,7 +116,7 @@ class Channel {
 };
 
 /// States whether a wire serves the pair (this rank, peer).
-struct Reach {
+struct Reachability {
   bool yes = false;
   std::string why;  ///< the reason, as one clause for messages
 };
@@ -142,7 +142,7 @@ class Wire : public progress::WireTickets {
   virtual base::Bytes address() = 0;
   /// Sets the addresses of all ranks, indexed by rank; empty for a rank without this wire.
   virtual void set_peer_addresses(std::vector<base::Bytes> addresses) = 0;
-  virtual Reach reaches(int peer) const = 0;
+  virtual Reachability reaches(int peer) const = 0;
 
   /// Registers a region of this rank and returns the key for the peers. Called once per window.
   virtual base::Bytes register_region(const Region& mine) = 0;

@@ -117,7 +117,7 @@ void SimWire::set_peer_addresses(std::vector<base::Bytes> addresses) {
     reachable_.push_back(base::ByteReader(address).number<std::int32_t>() == ::getpid());
 }
 
-transport::Reach SimWire::reaches(int peer) const {
+transport::Reachability SimWire::reaches(int peer) const {
   const bool yes = reachable_[static_cast<std::size_t>(peer)];
   return {yes, yes ? "a thread of this process" : "another process"};
 }

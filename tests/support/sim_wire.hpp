@@ -36,7 +36,7 @@ class SimWire final : public transport::Wire {
   transport::Capabilities capabilities() const noexcept override;
   base::Bytes address() override;
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
-  transport::Reach reaches(int peer) const override;
+  transport::Reachability reaches(int peer) const override;
   base::Bytes register_region(const transport::Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const transport::Region& mine,
                                                            std::span<const base::Bytes> keys,

@@ -122,7 +122,7 @@ base::Status AmWire::peer_status(int number) noexcept {
   return number < peers_.count() ? peers_.at(number).failure : base::Status{};
 }
 
-Reach AmWire::reaches(int peer) const {
+Reachability AmWire::reaches(int peer) const {
   if (peer < 0 || peer >= peers_.count() || peers_.at(peer).address.empty())
     return {false, fmt::format("that rank has no {} wire", name())};
   return {true, link_->describe()};

@@ -63,7 +63,7 @@ class AmWire final : public OpenWire, private LinkUser {
   void add_peer(int number, base::ByteView address) override;
   void remove_peer(int number) noexcept override;
   base::Status peer_status(int number) noexcept override;
-  Reach reaches(int peer) const override;
+  Reachability reaches(int peer) const override;
   /// Starts the progress thread: from now on a peer may need this rank to execute verbs.
   base::Bytes register_region(const Region& mine) override;
   std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,

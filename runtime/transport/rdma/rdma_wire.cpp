@@ -96,7 +96,7 @@ void RdmaWire::remove_peer(int number) noexcept {
   if (number < connections().count()) requests_.remove(connections().at(number));  // otherwise nothing was offered yet
 }
 
-Reach RdmaWire::reaches(int peer) const {
+Reachability RdmaWire::reaches(int peer) const {
   // For all ranks or for none: the atomics on a rank's words must not be divided between a device and a CPU.
   if (without_ >= 0 || peer < 0 || peer >= requests_.connections().count() ||
       !requests_.connections().at(peer).has_address)

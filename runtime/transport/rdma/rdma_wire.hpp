@@ -38,7 +38,7 @@ class RdmaWire final : public OpenWire {
     const std::lock_guard guard(lock_);
     return number < connections().count() ? connections().at(number).failure : base::Status{};
   }
-  Reach reaches(int peer) const override;
+  Reachability reaches(int peer) const override;
   base::Bytes register_region(const Region& mine) override {
     const std::lock_guard guard(lock_);
     return regions_.add(mine);

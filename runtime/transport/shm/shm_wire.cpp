@@ -105,7 +105,7 @@ int ShmWire::local_index(int peer) const noexcept {
   return static_cast<int>(found - members.begin());
 }
 
-Reach ShmWire::reaches(int peer) const {
+Reachability ShmWire::reaches(int peer) const {
   if (peer == rank_) return {true, "its own memory"};
   if (local_index(peer) >= 0) return {true, "same node: its memory is mapped here"};
   return {false, "on another node"};

@@ -16,7 +16,7 @@ class ShmWire final : public Wire {
 
   base::Bytes address() override { return {}; }
   void set_peer_addresses(std::vector<base::Bytes>) override {}
-  Reach reaches(int peer) const override;
+  Reachability reaches(int peer) const override;
 
   base::Bytes register_region(const Region& mine) override;
   std::vector<std::unique_ptr<Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,

@@ -26,7 +26,7 @@ class StuckWire final : public transport::Wire {
   transport::Capabilities capabilities() const noexcept override { return {}; }
   base::Bytes address() override { return {}; }
   void set_peer_addresses(std::vector<base::Bytes>) override {}
-  transport::Reach reaches(int) const override { return {true, "it says so"}; }
+  transport::Reachability reaches(int) const override { return {true, "it says so"}; }
   base::Bytes register_region(const transport::Region&) override {
     if (!register_failure.empty()) throw Error(Code::unsupported, "stuck", register_failure);
     ++registered;
