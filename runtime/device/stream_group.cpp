@@ -42,8 +42,8 @@ std::string first_objection(rma::TeamCore& team, const std::string& mine) {
   return {};
 }
 
-void throw_objection(const rma::Fabric& fabric, const std::string& objection) {
-  throw Error(Code::unsupported, fabric.operation.name(), objection,
+void throw_objection(const rma::Setup& setup, const std::string& objection) {
+  throw Error(Code::unsupported, setup.operation.name(), objection,
               "the blocking form stages the buffers in host memory");
 }
 

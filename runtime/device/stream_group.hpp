@@ -43,7 +43,7 @@ base::Status lies_with(const memory::Owner& owner, const void* buffer) noexcept;
 /// of the lowest such rank; empty if all ranks can.
 std::string first_objection(rma::TeamCore& team, const std::string& mine);
 /// Error{unsupported}.
-[[noreturn]] void throw_objection(const rma::Fabric& fabric, const std::string& objection);
+[[noreturn]] void throw_objection(const rma::Setup& setup, const std::string& objection);
 
 /// Time limit for streams that no longer wait for a peer.
 inline constexpr std::chrono::seconds soon_over{2};

@@ -179,21 +179,21 @@ base::Deadline patience(const Fabric& fabric, const base::Exchange& exchange) {
 
 /// Connects to the parts of all ranks, on the wire of each pair.
 WindowPeers connect(TeamCore& team, WindowResources& own, std::vector<Description>& ranks, base::Deadline deadline) {
-  const Fabric& fabric = team.fabric();
+  const Reach& reach = team.fabric();
   WindowPeers peers(ranks.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const int world = team.world_rank(static_cast<int>(rank));
     peers[rank].bytes = ranks[rank].bytes;
     peers[rank].world = world;
-    peers[rank].wire = static_cast<std::int8_t>(fabric.peer(world).wire);
-    peers[rank].local_index = static_cast<std::int16_t>(fabric.peer(world).local_index);
+    peers[rank].wire = static_cast<std::int8_t>(reach.peer(world).wire);
+    peers[rank].local_index = static_cast<std::int16_t>(reach.peer(world).local_index);
   }
   // All ranks agree. A wire with such atomics reaches either all ranks of the job or none.
   const bool has_device_atomics = std::ranges::any_of(ranks, &Description::has_device_atomics);
-  for (std::size_t wire = 0; wire < fabric.wires.size(); ++wire) {
+  for (std::size_t wire = 0; wire < reach.wires.size(); ++wire) {
     std::vector<int> served;  // world ranks on this wire
     std::vector<WindowPeer*> served_as;
-    std::vector<base::Bytes> keys(fabric.peers.size());
+    std::vector<base::Bytes> keys(reach.peers.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       WindowPeer& peer = peers[rank];
       if (peer.wire == static_cast<int>(wire)) {
@@ -201,18 +201,18 @@ WindowPeers connect(TeamCore& team, WindowResources& own, std::vector<Descriptio
         served_as.push_back(&peer);
       }
       for (auto& [name, key] : ranks[rank].keys)
-        if (name == fabric.wires[wire]->name()) keys[static_cast<std::size_t>(peer.world)] = std::move(key);
+        if (name == reach.wires[wire]->name()) keys[static_cast<std::size_t>(peer.world)] = std::move(key);
     }
     // The CPU's atomics on mapped memory would not be atomic with those of the device.
     const std::size_t by_channel = served.size();
-    if (has_device_atomics && !fabric.wires[wire]->capabilities().atomic_with_cpu) {
+    if (has_device_atomics && !reach.wires[wire]->capabilities().atomic_with_cpu) {
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         if (peers[rank].direct == nullptr || !ranks[rank].device.empty()) continue;
         served.push_back(peers[rank].world);
         served_as.push_back(&peers[rank]);
       }
     }
-    auto channels = fabric.wires[wire]->connect(own.registered_region, keys, served, deadline);
+    auto channels = reach.wires[wire]->connect(own.registered_region, keys, served, deadline);
     if (!served.empty()) own.wires.push_back(static_cast<int>(wire));
     for (std::size_t i = 0; i < served.size(); ++i) {
       served_as[i]->channel = channels[i].get();

@@ -1,7 +1,9 @@
-// Fabric: one rank's wires, paths and control plane to its peers, shared by its teams and windows.
+// Fabric: what one rank's teams and windows share. Reach: its wires and paths to its peers. Setup: what the creation
+// and close of teams and windows use.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -39,7 +41,7 @@ struct FabricPeer {
   enum class Readable : std::uint8_t { untested, yes, no };
 
   Path path;
-  std::int32_t wire = 0;                   ///< index into Fabric::wires
+  std::int32_t wire = 0;                   ///< index into Reach::wires
   std::int32_t local_index = -1;           ///< position on this rank's node, or -1
   std::int32_t node = 0;                   ///< number of its node
   Readable readable = Readable::untested;  ///< whether this rank can read that rank's private memory
@@ -84,12 +86,46 @@ class CurrentOperation {
   std::uint64_t number_ = 0;
 };
 
-/// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.
-/// One thread at a time.
-class Fabric {
- public:
+/// How this rank reaches the ranks of its job. Doesn't change after the start.
+struct Reach {
   int rank = 0;
   int size = 1;
+  std::vector<FabricPeer> peers;  ///< by rank
+  std::vector<std::unique_ptr<transport::Wire>> wires;
+  base::NodeLink* node_link = nullptr;  ///< a part of Setup::exchange
+
+  FabricPeer& peer(int world) noexcept { return peers[static_cast<std::size_t>(world)]; }
+  const FabricPeer& peer(int world) const noexcept { return peers[static_cast<std::size_t>(world)]; }
+};
+
+/// What the creation and the close of teams and windows use.
+struct Setup {
+  std::shared_ptr<base::Exchange> exchange;    ///< the control plane; owns the bootstrap
+  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules; null while the world has none
+  CurrentOperation operation;
+  WindowRegistry windows;
+  std::uint64_t last_team = 0;  ///< number of teams created by this rank, without the world
+
+  /// The exchange that opens and closes the world's windows.
+  base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
+};
+
+/// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.
+/// One thread at a time.
+///
+/// It is a Reach and a Setup, and has neither as a member: a function that needs no more takes one of these two, and
+/// its caller passes the fabric.
+class Fabric : public Reach, public Setup {
+ public:
+  Fabric() = default;
+  /// The wires, and their threads, use the members below, so they end first.
+  ~Fabric() {
+    background.stop();
+    wires.clear();
+  }
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
   std::chrono::nanoseconds timeout{};
   base::Log log;
   /// Both words read as 0 in a child of fork().
@@ -102,15 +138,7 @@ class Fabric {
   /// True in a child of fork(), which must not access any resource that it shares with the rank.
   bool is_forked() const noexcept { return life->here == 0; }
 
-  std::shared_ptr<base::Exchange> exchange;    // the control plane; owns the bootstrap, and with it node_link
-  std::shared_ptr<base::Exchange> over_world;  ///< by the world's schedules; null while the world has none
-  base::NodeLink* node_link = nullptr;
-  std::vector<FabricPeer> peers;  ///< by rank
-  FabricPeer& peer(int world) noexcept { return peers[static_cast<std::size_t>(world)]; }
-  const FabricPeer& peer(int world) const noexcept { return peers[static_cast<std::size_t>(world)]; }
-
   base::Waiter waiter;
-  std::vector<std::unique_ptr<transport::Wire>> wires;
   progress::Tickets tickets{waiter};  ///< of the wires, collectives and devices
   Counters counters;
   /// Not in `counters`, because the progress thread also increments it. Relaxed: it orders no data.
@@ -136,18 +164,12 @@ class Fabric {
   /// As Runtime::abort; set by the job. Then the node page has the abort.
   std::function<void(std::string_view text)> abort;
 
-  WindowRegistry windows;
-  std::uint64_t last_team = 0;                     ///< number of teams created by this rank, without the world
   std::vector<device::OpenStreams*> open_streams;  ///< of all teams
-  CurrentOperation operation;
   p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// Replaces job_timeout by this runtime's timeout.
   std::chrono::nanoseconds resolve(Timeout args) const noexcept { return args == job_timeout ? timeout : args; }
-
-  /// The exchange that opens and closes the world's windows.
-  base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
 
   /// Call after a put on a wire or a device.
   void note_wire_put() noexcept {

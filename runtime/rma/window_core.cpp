@@ -54,12 +54,12 @@ const void* local_of(const Put& put) noexcept { return put.source; }
 void* local_of(const Get& get) noexcept { return get.destination; }
 
 /// An invalid argument of a verb.
-Error argument_error(const Fabric& fabric, Code code, const char* operation, int rank, std::uint64_t offset,
+Error argument_error(const Reach& reach, Code code, const char* operation, int rank, std::uint64_t offset,
                      std::uint64_t bytes, std::string message) {
   ErrorDetail detail;
   detail.code = code;
   detail.operation = operation;
-  detail.rank = fabric.rank;
+  detail.rank = reach.rank;
   detail.peer = rank;
   detail.offset = offset;
   detail.size = bytes;
