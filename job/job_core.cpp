@@ -24,7 +24,6 @@
 #include "job/wires.hpp"
 #include "runtime/base/fields.hpp"
 #include "runtime/base/fork.hpp"
-#include "runtime/device/stream_group.hpp"
 #include "runtime/device/window_devices.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/p2p/messenger.hpp"
@@ -167,7 +166,7 @@ std::shared_ptr<rma::Fabric> make_fabric(const std::shared_ptr<bootstrap::Bootst
   fabric->log = base::Log(env.log, fabric->rank);
   fabric->exchange = bootstrap;
   fabric->node_link = &bootstrap->node_link();
-  fabric->make_device_access = device::make_device_access;
+  fabric->devices = device::make_devices();
 
   const RankFacts& mine = facts[static_cast<std::size_t>(fabric->rank)];
   transport::WireContext context;
@@ -394,14 +393,14 @@ void JobCore::close() {
     if (streams.ok()) streams = status;
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
-  for (device::OpenStreams* const each : fabric.open_streams) take(each->complete_streams());
+  for (rma::OpenStreams* const each : fabric.devices->open_streams()) take(each->complete_streams());
   current_.world.core()->messages->close();
   const std::exception_ptr unheard = current_.world.core()->collectives->close();
   fabric.background.stop();
   fabric.background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
   rma::close_step(unheard,
                   [&] { rma::barrier_for(fabric, *current_.bootstrap, fabric.deadline(), base::Activity::closing); });
-  for (const device::OpenStreams* const each : fabric.open_streams) take(each->compare());
+  for (const rma::OpenStreams* const each : fabric.devices->open_streams()) take(each->compare());
   for (const auto& wire : fabric.wires) wire->all_left();
   current_.bootstrap->leave();
   if (current_.bootstrap != first_) {

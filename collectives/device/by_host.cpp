@@ -74,7 +74,7 @@ class HostPlace final : public StreamPosition {
   std::unique_ptr<memory::Gate> gate_;
 };
 
-class ByHost final : public CallsOnStreams, public device::OpenStreams {
+class ByHost final : public CallsOnStreams, public rma::OpenStreams {
  public:
   ByHost(const OpenTeam& team, const char* operation, const void* buffer);
   ~ByHost() override;
@@ -129,7 +129,7 @@ ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) 
   if (const std::string objection = device::first_objection(team_, prepare()); !objection.empty())
     device::throw_objection(team_.fabric(), objection);
   own_ = duplicate(team);
-  team_.fabric().open_streams.push_back(this);
+  team_.fabric().devices->add(*this);
 }
 
 std::string ByHost::prepare() {
@@ -152,7 +152,7 @@ std::string ByHost::prepare() {
 
 ByHost::~ByHost() {
   if (own_ == nullptr) return;
-  std::erase(team_.fabric().open_streams, this);
+  team_.fabric().devices->remove(*this);
   if (!pending() && !is_lost_) return;
   schedules().fail(Status::failure(Code::closed, "a rank let its calls on streams go"));
   if (!device::comes_true(device::soon_over, [this] { return !pending(); }) || is_lost_) leak_resources();

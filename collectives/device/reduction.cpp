@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "collectives/node/parts.hpp"
-#include "runtime/device/kernel_reach.hpp"
 #include "runtime/rma/device_access.hpp"
 
 namespace hmc::collectives {
@@ -46,14 +45,14 @@ DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
   };
   rma::WindowCore* const in = around(args.input, in_bytes);
   if (in == nullptr) return;
-  const device::KernelReach& from = in->devices().kernel_reach();
+  const rma::KernelAccess& from = in->devices().kernel_access();
   if (!from.why_not().empty()) return;
   if (out_bytes > 0) {
     out_ = around(args.output, out_bytes);
     if (out_ == nullptr) return;
     // The same device must read the inputs and write the outputs. Only the device of this rank's own part can access a
     // window.
-    const device::KernelReach& to = out_->devices().kernel_reach();
+    const rma::KernelAccess& to = out_->devices().kernel_access();
     if (!to.why_not().empty() || from.device() != to.device() || &from.kernels() != &to.kernels()) return;
     mine_.out = place(*out_, args.output);
   }
@@ -85,7 +84,7 @@ Status DeviceReduction::agree(bool& agreed) noexcept {
 
 /// Returns the address for this rank's kernels. A window over the world is indexed by world rank.
 std::byte* DeviceReduction::at(rma::WindowCore& core, int rank, std::uint64_t offset) const {
-  return core.devices().kernel_reach().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
+  return core.devices().kernel_access().part(core.team_id() == 0 ? team_.world(rank) : rank) + offset;
 }
 
 DeviceReduction::Share DeviceReduction::my_slice() const noexcept {
@@ -132,8 +131,8 @@ Status DeviceReduction::run() noexcept {
   }
   if (share.count > 0) {
     const Status status =
-        in_->devices().kernel_reach().reduce({team_.ins.data(), share.inputs}, {team_.outs.data(), outputs_},
-                                             share.count, args_.reducer.type, args_.call.op);
+        in_->devices().kernel_access().reduce({team_.ins.data(), share.inputs}, {team_.outs.data(), outputs_},
+                                              share.count, args_.reducer.type, args_.call.op);
     if (!status.ok()) return team_.fail(status);
   }
   team_.publish(Phase::reduced, team_.tag(0));

@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "runtime/device/device_channel.hpp"
 #include "runtime/rma/device_access.hpp"
 
 namespace hmc {
@@ -49,20 +48,18 @@ void copy_local(void* destination, const void* source, std::size_t bytes) {
 }
 
 /// The rank's part if it is device memory that is mapped in this process, otherwise null.
-const device::DeviceMemory* mapped_at(const rma::WindowCore& core, int rank) {
+const memory::Allocation* mapped_at(rma::WindowCore& core, int rank) {
   const rma::WindowPeer& peer = core.peer("copy", rank);
-  if (!peer.on_device) return nullptr;
-  const device::DeviceMemory* const mapped = static_cast<device::DeviceChannel*>(peer.channel)->mapped();
-  return mapped == nullptr || memory::is_host_accessible(mapped->owner()) ? nullptr : mapped;
+  const memory::Allocation* const mapped = peer.on_device ? core.devices().mapping(rank) : nullptr;
+  return mapped == nullptr || memory::is_host_accessible(memory::owner_of(*mapped)) ? nullptr : mapped;
 }
 
 /// The address of `location` in this process, in host memory or mapped device memory; null if it isn't mapped.
-std::byte* here(const rma::WindowCore& core, const Location& location, std::size_t bytes) {
+std::byte* here(rma::WindowCore& core, const Location& location, std::size_t bytes) {
   const rma::WindowPeer& peer = core.peer("copy", location.rank);
   if (bytes > peer.bytes || location.offset > peer.bytes - bytes) return nullptr;  // the verb reports the error
   if (peer.direct != nullptr) return peer.direct + location.offset;
-  if (const device::DeviceMemory* const mapped = mapped_at(core, location.rank))
-    return mapped->allocation()->address + location.offset;
+  if (const memory::Allocation* const mapped = mapped_at(core, location.rank)) return mapped->address + location.offset;
   return location.rank == core.rank() ? core.data() + location.offset : nullptr;
 }
 
@@ -72,9 +69,9 @@ class Between {
  public:
   static constexpr std::size_t half = rma::DeviceAccess::bounce_half;
   Between(rma::WindowCore& to, int rank) {
-    if (const device::DeviceMemory* const mapped = mapped_at(to, rank)) {
-      provider_ = mapped->owner().provider;
-      block_ = provider_->take_block(mapped->owner().info.device, 2 * half);
+    if (const memory::Allocation* const mapped = mapped_at(to, rank)) {
+      provider_ = mapped->provider;
+      block_ = provider_->take_block(mapped->device, 2 * half);
     }
     start_ = provider_ != nullptr ? block_.data : to.devices().bounce_buffer();
   }

@@ -114,14 +114,14 @@ std::size_t measured_of(std::uint64_t bytes) noexcept {
   return bytes >= measured_least ? std::min<std::uint64_t>(bytes, measured_most) : 0;
 }
 
-void set_bandwidth(rma::Fabric::Figures& figures, std::size_t bytes, double us) noexcept {
+void set_bandwidth(Figures& figures, std::size_t bytes, double us) noexcept {
   figures.bytes = bytes;
   figures.gigabytes_per_s = static_cast<double>(bytes) / us / 1e3;
 }
 
 /// Bandwidth of a copy to the device's own memory, and latency of reading a word to the host.
-rma::Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
-  rma::Fabric::Figures figures;
+Figures measure(const DeviceMemory& memory, std::size_t bytes) {
+  Figures figures;
   std::uint64_t word = 0;
   const std::size_t small = std::min<std::uint64_t>(sizeof word, memory.bytes());
   figures.latency_us = fastest_us(words_read, [&] { throw_if_bad(memory.read_to_host(0, &word, small)); });
@@ -139,18 +139,18 @@ rma::Fabric::Figures measure(const DeviceMemory& memory, std::size_t bytes) {
   return figures;
 }
 
-}  // namespace
-
-void measure_mapping(rma::Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path) {
+/// Measures access to a peer's memory that is mapped in this process, and stores the result in `path`. One measurement
+/// per peer, device and method of sharing. It is repeated if a later part allows a larger block.
+void measure_mapping(std::vector<Figures>& known, int peer, const DeviceOffer& offer, const DeviceMemory& memory,
+                     Path& path) {
   const std::size_t bytes = memory::is_host_accessible(memory.owner()) ? 0 : measured_of(memory.bytes());
   const std::string of = fmt::format("{} {} {} {}", peer, path.wire, static_cast<int>(offer.type), offer.device);
-  auto& known = fabric.device_figures;
   auto found = std::find_if(known.begin(), known.end(), [&](const auto& each) { return each.of == of; });
   if (found == known.end() || found->bytes < bytes) {
     try {
-      rma::Fabric::Figures figures = measure(memory, bytes);
+      Figures figures = measure(memory, bytes);
       figures.of = of;
-      if (found == known.end()) found = known.insert(known.end(), rma::Fabric::Figures{});
+      if (found == known.end()) found = known.insert(known.end(), Figures{});
       *found = std::move(figures);
     } catch (const Error& error) {
       path.why += not_measured + error.detail().message;
@@ -161,8 +161,10 @@ void measure_mapping(rma::Fabric& fabric, int peer, const DeviceOffer& offer, co
   path.latency_us = found->latency_us;
 }
 
-rma::Fabric::Figures measure_reading(std::uint64_t bytes, const std::function<void(void*, std::size_t)>& read) {
-  rma::Fabric::Figures figures;
+}  // namespace
+
+Figures measure_reading(std::uint64_t bytes, const std::function<void(void*, std::size_t)>& read) {
+  Figures figures;
   const std::size_t block = measured_of(bytes), small = std::min<std::uint64_t>(sizeof(std::uint64_t), bytes);
   const auto to = std::make_unique<std::byte[]>(std::max(block, small));
   if (small > 0) figures.latency_us = fastest_us(words_read, [&] { read(to.get(), small); });
@@ -270,8 +272,8 @@ void take(DevicePath& way, std::unique_ptr<MappedChannel> channel) noexcept {
 
 }  // namespace
 
-DevicePath select_path(rma::Fabric& fabric, const PathTarget& to, NodeRange& range, base::UniqueFd descriptor,
-                       std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
+DevicePath select_path(rma::Fabric& fabric, std::vector<Figures>& measured, const PathTarget& to, NodeRange& range,
+                       base::UniqueFd descriptor, std::unique_ptr<transport::Channel> control, const DevicePart* mine) {
   const int peer = to.world;
   const std::string memory_name = name_of(to.offer.type);
   DevicePath way;
@@ -289,7 +291,7 @@ DevicePath select_path(rma::Fabric& fabric, const PathTarget& to, NodeRange& ran
   DeviceMemory mapped;
   if (mapped_control != nullptr && map_memory(range, to, descriptor, mapped, kind, notes)) {
     way.path = {kind, false, fmt::format("{} memory, mapped here{}", memory_name, notes)};
-    if (mapped.bytes() > 0) measure_mapping(fabric, peer, to.offer, mapped, way.path);
+    if (mapped.bytes() > 0) measure_mapping(measured, peer, to.offer, mapped, way.path);
     take(way, std::make_unique<MappedChannel>(fabric, peer, std::move(mapped), mapped_control, std::move(control)));
   } else {
     way.path = {"staged", false, fmt::format("{} memory; its owner copies, over {}{}", memory_name, by.wire, notes)};

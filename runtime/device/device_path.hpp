@@ -69,6 +69,14 @@ struct DevicePath {
   bool needs_agent = false;  ///< the peer must run its agent
 };
 
+/// A measurement of access to device memory.
+struct Figures {
+  std::string of;         ///< the peer, the method of sharing and the device
+  std::size_t bytes = 0;  ///< size of the bandwidth measurement; 0: bandwidth wasn't measured
+  double gigabytes_per_s = 0;
+  double latency_us = 0;
+};
+
 /// A peer of the window that is being created.
 struct PathTarget {
   int rank = -1;   ///< of the team
@@ -77,20 +85,16 @@ struct PathTarget {
   int wire = 0;  ///< the wire of `control`
 };
 /// `range`: receives the peer's part if it fits. `control`: the channel to the peer's Control. `mine`: this rank's part
-/// if the peer is this rank, else null. The fallback, staging, always works, so the failure of another path isn't an
-/// error: it is only recorded in Path::why.
-DevicePath select_path(rma::Fabric& fabric, const PathTarget& to, NodeRange& range, base::UniqueFd descriptor,
-                       std::unique_ptr<transport::Channel> control, const DevicePart* mine);
+/// if the peer is this rank, else null. `measured`: the measurements so far of memory that is mapped here. The
+/// fallback, staging, always works, so the failure of another path isn't an error: it is only recorded in Path::why.
+DevicePath select_path(rma::Fabric& fabric, std::vector<Figures>& measured, const PathTarget& to, NodeRange& range,
+                       base::UniqueFd descriptor, std::unique_ptr<transport::Channel> control, const DevicePart* mine);
 
 /// Precedes the reason in a path's `why`.
 inline constexpr const char* not_measured = "; not measured: ";
 
-/// Measures access to a peer's memory that is mapped in this process, and stores the result in `path`. One measurement
-/// per peer, device and method of sharing. It is repeated if a later part allows a larger block.
-void measure_mapping(rma::Fabric& fabric, int peer, const DeviceOffer& offer, const DeviceMemory& memory, Path& path);
-
 /// Measures access to a part of `bytes` by calls of `read(to, bytes)`, which copy its first bytes to host memory.
 /// Exceptions of `read` are passed to the caller.
-rma::Fabric::Figures measure_reading(std::uint64_t bytes, const std::function<void(void*, std::size_t)>& read);
+Figures measure_reading(std::uint64_t bytes, const std::function<void(void*, std::size_t)>& read);
 
 }  // namespace hmc::device

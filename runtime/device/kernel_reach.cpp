@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "runtime/base/segment.hpp"
-#include "runtime/device/device_channel.hpp"
 #include "runtime/device/device_path.hpp"
 #include "runtime/memory/device_stream.hpp"
 #include "runtime/memory/kernels.hpp"
@@ -14,21 +13,21 @@
 
 namespace hmc::device {
 
-KernelReach::KernelReach(const rma::WindowCore& core) {
+KernelReach::KernelReach(const rma::WindowCore& core, const DeviceChannels& channels) {
   std::string from;
-  why_not_ = find(core);
+  why_not_ = find(core, channels);
   if (why_not_.empty()) from = kernels_->origin(device_);
   core.fabric().log.info("kernels over window {}: {}", core.id(), why_not_.empty() ? from : "none, " + why_not_);
 }
 KernelReach::~KernelReach() = default;
 
-std::string KernelReach::find(const rma::WindowCore& core) {
+std::string KernelReach::find(const rma::WindowCore& core, const DeviceChannels& channels) {
   if (core.peers().size() > most_inputs) return fmt::format("more than {} ranks", most_inputs);
   const memory::Provider* provider = nullptr;
   std::vector<memory::Allocation*> allocations;
   for (std::size_t rank = 0; rank < core.peers().size(); ++rank) {
     const rma::WindowPeer& peer = core.peers()[rank];
-    const DeviceMemory* const mapped = peer.on_device ? static_cast<DeviceChannel*>(peer.channel)->mapped() : nullptr;
+    const DeviceMemory* const mapped = rank < channels.size() && channels[rank] ? channels[rank]->mapped() : nullptr;
     if (mapped == nullptr) return fmt::format("rank {}'s part isn't device memory that is mapped here", peer.world);
     if (provider == nullptr) provider = mapped->owner().provider;
     if (mapped->owner().provider != provider) return fmt::format("rank {}'s device is another vendor's", peer.world);
@@ -106,14 +105,14 @@ std::uint64_t stride_of(const std::vector<DeviceHandle::Part>& parts) noexcept {
 
 }  // namespace
 
-DeviceView::DeviceView(const rma::WindowCore& core, const NodeRange* range, const rma::WindowCore* context,
-                       const memory::Provider& provider, int device)
+DeviceView::DeviceView(const rma::WindowCore& core, const DeviceChannels& channels, const NodeRange* range,
+                       const rma::WindowCore* context, const memory::Provider& provider, int device)
     : provider_(provider), device_(device), has_context_(context != nullptr) {
   std::vector<DeviceHandle::Part> parts;
-  const std::vector<std::byte*> starts = reach_all(core, range);
+  const std::vector<std::byte*> starts = reach_all(core, channels, range);
   for (std::size_t rank = 0; rank < starts.size(); ++rank) {
     DeviceHandle::Part part{reinterpret_cast<unsigned char*>(starts[rank]), core.peers()[rank].bytes, nullptr};
-    if (context != nullptr) part.context = reinterpret_cast<unsigned char*>(reach(*context, static_cast<int>(rank)));
+    if (context != nullptr) part.context = reinterpret_cast<unsigned char*>(reach(context->peers()[rank], nullptr));
     parts.push_back(part);
   }
   const std::size_t bytes = parts.size() * sizeof parts[0];
@@ -127,7 +126,8 @@ DeviceView::DeviceView(const rma::WindowCore& core, const NodeRange* range, cons
   }
 }
 
-std::vector<std::byte*> DeviceView::reach_all(const rma::WindowCore& core, const NodeRange* range) {
+std::vector<std::byte*> DeviceView::reach_all(const rma::WindowCore& core, const DeviceChannels& channels,
+                                              const NodeRange* range) {
   const auto size = static_cast<int>(core.peers().size());
   std::vector<std::byte*> starts;
   for (int rank = 0; rank < size; ++rank) {
@@ -139,17 +139,18 @@ std::vector<std::byte*> DeviceView::reach_all(const rma::WindowCore& core, const
   // Some part isn't in the range, so kernels must read the table. All addresses in the handle are then those of the
   // parts' own mappings, and none is in the range.
   starts.clear();
-  for (int rank = 0; rank < size; ++rank) starts.push_back(reach(core, rank));
+  for (std::size_t rank = 0; rank < core.peers().size(); ++rank)
+    starts.push_back(reach(core.peers()[rank], rank < channels.size() ? channels[rank].get() : nullptr));
   return starts;
 }
 
-std::byte* DeviceView::reach(const rma::WindowCore& core, int rank) {
-  const rma::WindowPeer& peer = core.peers()[static_cast<std::size_t>(rank)];
-  if (!peer.on_device) {
+/// `channel`: null if the part is host memory.
+std::byte* DeviceView::reach(const rma::WindowPeer& peer, const DeviceChannel* channel) {
+  if (channel == nullptr) {
     if (peer.direct == nullptr || peer.bytes == 0) return nullptr;
     return registered_.emplace_back(provider_, device_, peer.direct, peer.bytes).seen();
   }
-  const DeviceMemory* const mapped = static_cast<DeviceChannel*>(peer.channel)->mapped();
+  const DeviceMemory* const mapped = channel->mapped();
   if (mapped == nullptr || mapped->owner().provider != &provider_) return nullptr;
   return mapped->allocation()->let_reach(device_) ? mapped->allocation()->address : nullptr;
 }

@@ -1,5 +1,5 @@
-// Access of kernels to a window's parts. KernelReach: whether kernels of this rank's device can access all parts, and
-// the addresses. DeviceView: the table that a DeviceHandle points to. Registration: registered host memory.
+// Access of kernels to a window's parts. KernelReach: of kernels of this rank's device to all parts. DeviceView: the
+// table that a DeviceHandle points to. Registration: registered host memory.
 #pragma once
 
 #include <memory>
@@ -10,49 +10,26 @@
 #include <hmc/device_handle.hpp>
 #include <hmc/types.hpp>
 
-#include "runtime/base/status.hpp"
+#include "runtime/device/device_channel.hpp"
 #include "runtime/memory/provider.hpp"
-
-namespace hmc::memory {
-class Kernels;
-class Stream;
-}  // namespace hmc::memory
-
-namespace hmc::rma {
-class WindowCore;
-}  // namespace hmc::rma
+#include "runtime/rma/device_access.hpp"
 
 namespace hmc::device {
 
-/// Created once per window, at the first use. The window outlives it. One thread at a time.
-class KernelReach {
+/// The channels to a window's parts, by rank; null: the part is host memory.
+using DeviceChannels = std::vector<std::unique_ptr<DeviceChannel>>;
+
+/// Created once per window, at the first use. The window outlives it.
+class KernelReach final : public rma::KernelAccess {
  public:
-  explicit KernelReach(const rma::WindowCore& core);
-  ~KernelReach();
-  KernelReach(const KernelReach&) = delete;
-  KernelReach& operator=(const KernelReach&) = delete;
-
-  /// Empty if every part is device memory of one vendor, is mapped in this process, and kernels on this rank's device
-  /// can access it. Otherwise the reason.
-  const std::string& why_not() const noexcept { return why_not_; }
-  /// The address of a rank's part for kernels.
-  std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
-  int device() const noexcept { return device_; }
-  const memory::Kernels& kernels() const noexcept { return *kernels_; }
-
-  /// outs[j][i] = ins[0][i] op ins[1][i] ..., with the same bits as collectives/reduce. Returns at completion. At most
-  /// most_inputs inputs and outputs each; addresses are multiples of the element size.
+  KernelReach(const rma::WindowCore& core, const DeviceChannels& channels);
+  ~KernelReach() override;
   base::Status reduce(std::span<const void* const> ins, std::span<void* const> outs, std::size_t count, DType type,
-                      Op op) noexcept;
-  static constexpr std::size_t most_inputs = 64;
+                      Op op) noexcept override;
 
  private:
-  std::string find(const rma::WindowCore& core);
+  std::string find(const rma::WindowCore& core, const DeviceChannels& channels);
 
-  std::string why_not_;
-  int device_ = 0;
-  const memory::Kernels* kernels_ = nullptr;
-  std::vector<std::byte*> parts_;
   std::unique_ptr<memory::Stream> stream_;
 };
 
@@ -80,18 +57,19 @@ class Registration {
 class DeviceView {
  public:
   /// Throws Error. `range`, `context`: null if there is none.
-  DeviceView(const rma::WindowCore& core, const NodeRange* range, const rma::WindowCore* context,
-             const memory::Provider& provider, int device);
+  DeviceView(const rma::WindowCore& core, const DeviceChannels& channels, const NodeRange* range,
+             const rma::WindowCore* context, const memory::Provider& provider, int device);
   DeviceHandle handle() const noexcept { return handle_; }
   const memory::Provider& provider() const noexcept { return provider_; }
   int device() const noexcept { return device_; }
   bool has_context() const noexcept { return has_context_; }
 
  private:
-  std::byte* reach(const rma::WindowCore& core, int rank);
+  std::byte* reach(const rma::WindowPeer& peer, const DeviceChannel* channel);
   /// The parts' addresses, indexed by rank: in the node's range if all parts are in it, otherwise in each part's own
   /// mapping.
-  std::vector<std::byte*> reach_all(const rma::WindowCore& core, const NodeRange* range);
+  std::vector<std::byte*> reach_all(const rma::WindowCore& core, const DeviceChannels& channels,
+                                    const NodeRange* range);
 
   const memory::Provider& provider_;
   int device_;

@@ -100,11 +100,11 @@ StreamGroup::StreamGroup(rma::TeamCore& team, const char* operation, const void*
   words_ = rma::create_window(team, sizeof(Words), rma::WindowCore::Role::internal);
   new (words_->data()) Words;
   need_all(prepare());
-  team_.fabric().open_streams.push_back(this);
+  team_.fabric().devices->add(*this);
 }
 
 StreamGroup::~StreamGroup() {
-  std::erase(team_.fabric().open_streams, this);
+  team_.fabric().devices->remove(*this);
   if (!open_ || !pending()) return;
   mark_broken(Broken::failure);
   if (!has_run_out_soon()) leak_resources();
@@ -121,7 +121,7 @@ void StreamGroup::leak_resources() {
 }
 
 std::string StreamGroup::prepare() {
-  KernelReach& reach = staging_->devices().kernel_reach();
+  const rma::KernelAccess& reach = staging_->devices().kernel_access();
   if (!reach.why_not().empty()) return reach.why_not();
   for (const rma::WindowPeer& peer : words_->peers()) {
     if (peer.direct == nullptr) return fmt::format("rank {} is on another node", peer.world);
@@ -145,10 +145,10 @@ std::string StreamGroup::try_out() const {
   Status status = enqueue_trial(*stream);
   memory::ReduceArguments nothing{};
   nothing.in_count = nothing.out_count = 1;
-  nothing.ins[0] = nothing.outs[0] = staging_->devices().kernel_reach().part(team_.rank());
+  nothing.ins[0] = nothing.outs[0] = staging_->devices().kernel_access().part(team_.rank());
   for (int type = 0; status.ok() && type < dtype_count; ++type)
-    status = staging_->devices().kernel_reach().kernels().reduce(owner_.info.device, static_cast<DType>(type), nothing,
-                                                                 stream->native());
+    status = staging_->devices().kernel_access().kernels().reduce(owner_.info.device, static_cast<DType>(type), nothing,
+                                                                  stream->native());
   const auto ended = [&] { return stream->query().code != Code::in_progress; };
   if (comes_true(team_.fabric().timeout, ended)) return status.ok() ? std::string() : status.what;
   std::atomic_ref<unsigned>(words(team_.rank()).trial).store(1);
@@ -191,7 +191,7 @@ void StreamGroup::close() {
   const bool left = is_broken && pending() && !has_run_out_soon();
   const Status outcome = compare(answers);
   open_ = false;
-  std::erase(team_.fabric().open_streams, this);
+  team_.fabric().devices->remove(*this);
   if (left) {
     leak_resources();
   } else {
@@ -361,7 +361,7 @@ Status StreamGroup::copy_input(const void* in, std::size_t bytes) noexcept { ret
 Status StreamGroup::give_out(void* out, std::size_t bytes) noexcept { return copy(out, staging_->data(), bytes); }
 
 Status StreamGroup::reduce(std::size_t first, std::size_t count, DType type, Op op) noexcept {
-  const KernelReach& reach = staging_->devices().kernel_reach();
+  const rma::KernelAccess& reach = staging_->devices().kernel_access();
   memory::ReduceArguments call{};
   for (int rank = 0; rank < team_.size(); ++rank) {
     call.ins[rank] = reach.part(rank) + first * size_of(type);

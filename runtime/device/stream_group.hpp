@@ -1,7 +1,7 @@
-// OpenStreams: a team's work on device streams that Runtime::close waits for, and the checks common to its
-// implementations. StreamGroup: lets the device streams of a node's ranks wait for each other. Words in host memory,
-// registered with every device, hold the progress of each rank's streams. A stream waits for the words of the other
-// ranks, so no host thread waits. Each rank also has staging memory on its device, which all devices can access.
+// The checks common to calls on device streams. StreamGroup: lets the device streams of a node's ranks wait for each
+// other. Words in host memory, registered with every device, hold the progress of each rank's streams. A stream waits
+// for the words of the other ranks, so no host thread waits. Each rank also has staging memory on its device, which all
+// devices can access.
 #pragma once
 
 #include <chrono>
@@ -18,23 +18,6 @@
 #include "runtime/rma/team_core.hpp"
 
 namespace hmc::device {
-
-/// Registered in Fabric::open_streams while it is open.
-class OpenStreams {
- public:
-  OpenStreams(const OpenStreams&) = delete;
-  OpenStreams& operator=(const OpenStreams&) = delete;
-  /// Waits, at most for the job's timeout, for the work of earlier calls in this rank's streams. This rank makes no
-  /// further calls on streams. When all ranks have returned, their memory may be freed.
-  virtual base::Status complete_streams() noexcept = 0;
-  /// Called after complete_streams(). Returns an error if the ranks' calls differ or a call failed on a rank, unless
-  /// this rank has already reported it to its user.
-  virtual base::Status compare() const noexcept = 0;
-
- protected:
-  OpenStreams() = default;
-  ~OpenStreams() = default;
-};
 
 /// Returns invalid_argument if the buffer is memory of a device other than `owner`'s.
 base::Status lies_with(const memory::Owner& owner, const void* buffer) noexcept;
@@ -58,7 +41,7 @@ template <typename Done> bool comes_true(std::chrono::nanoseconds within, Done&&
 }
 
 /// One thread at a time. The work of several calls runs in the order of the calls, even on different streams.
-class StreamGroup final : public OpenStreams {
+class StreamGroup final : public rma::OpenStreams {
  public:
   static constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 

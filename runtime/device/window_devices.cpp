@@ -26,7 +26,9 @@ using Offers = std::vector<std::unique_ptr<DeviceOffer>>;  // by rank; null: hos
 /// Also issues the tickets of the asynchronous copies that put_nb and get_nb start, from open() to unmap().
 class WindowDevices final : public rma::DeviceAccess, private progress::TicketSource {
  public:
-  explicit WindowDevices(rma::WindowCore& core) noexcept : core_(core), fabric_(core.fabric()) {}
+  /// `measured`: of this rank; outlives this.
+  WindowDevices(rma::WindowCore& core, std::vector<Figures>& measured) noexcept
+      : core_(core), fabric_(core.fabric()), measured_(measured) {}
   WindowDevices(const WindowDevices&) = delete;
   WindowDevices& operator=(const WindowDevices&) = delete;
   ~WindowDevices() override { stop_issuing(); }
@@ -57,11 +59,15 @@ class WindowDevices final : public rma::DeviceAccess, private progress::TicketSo
   void put_staged(const char* operation, int rank, std::uint64_t offset, const void* source,
                   std::size_t bytes) override;
   void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination, std::size_t bytes) override;
+  const memory::Allocation* mapping(int rank) const noexcept override {
+    const DeviceMemory* const mapped = peer(rank).on_device ? channel(rank).mapped() : nullptr;
+    return mapped != nullptr ? mapped->allocation().get() : nullptr;
+  }
   std::byte* bounce_buffer() override;
 
   void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) override;
-  KernelReach& kernel_reach() override {
-    if (kernel_reach_ == nullptr) kernel_reach_ = std::make_unique<KernelReach>(core_);
+  rma::KernelAccess& kernel_access() override {
+    if (kernel_reach_ == nullptr) kernel_reach_ = std::make_unique<KernelReach>(core_, channels_);
     return *kernel_reach_;
   }
   DeviceHandle device_handle(MemoryType type, int device) override;
@@ -84,7 +90,7 @@ class WindowDevices final : public rma::DeviceAccess, private progress::TicketSo
                                                const Offers& offers, base::Deadline deadline) const;
 
   const rma::WindowPeer& peer(int rank) const noexcept { return core_.peers()[static_cast<std::size_t>(rank)]; }
-  DeviceChannel& channel(int rank) const noexcept { return static_cast<DeviceChannel&>(*peer(rank).channel); }
+  DeviceChannel& channel(int rank) const noexcept { return *channels_[static_cast<std::size_t>(rank)]; }
   Request request(const char* operation, int rank, std::uint64_t number) const;
 
   // ---- tickets: the rank, and below it the number of the copy on the rank's channel
@@ -113,10 +119,11 @@ class WindowDevices final : public rma::DeviceAccess, private progress::TicketSo
 
   rma::WindowCore& core_;
   rma::Fabric& fabric_;
+  std::vector<Figures>& measured_;
   std::vector<Path> paths_;         // by rank; empty if no part is device memory
   std::optional<DevicePart> part_;  // this rank's, if it is device memory
   std::unique_ptr<NodeRange> range_;
-  std::vector<std::unique_ptr<DeviceChannel>> channels_;
+  DeviceChannels channels_;
   std::vector<MappedChannel*> mapped_;  // by rank; null: not device memory, or not mapped here
   int tickets_index_ = 0;               // negative while this is registered with the fabric's tickets
   std::unique_ptr<KernelReach> kernel_reach_;
@@ -135,6 +142,7 @@ std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rm
   for (const rma::WindowPeer& peer : peers) paths_.push_back(fabric_.peer(peer.world).path);
   std::vector<int> helpers;
   mapped_.assign(ranks.size(), nullptr);
+  channels_.resize(ranks.size());
   std::vector<NodeRange::Part> local;
   for (std::size_t rank = 0; rank < peers.size(); ++rank)
     if (peers[rank].local_index >= 0)
@@ -149,8 +157,8 @@ std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rm
                                     [&](const auto& channel) { return channel.get() == peer.channel; });
     auto control = std::move(*found);
     channels.erase(found);
-    DevicePath way = select_path(fabric_, {static_cast<int>(rank), peer.world, *offers[rank], peer.wire}, *range_,
-                                 std::move(descriptors[rank]), std::move(control),
+    DevicePath way = select_path(fabric_, measured_, {static_cast<int>(rank), peer.world, *offers[rank], peer.wire},
+                                 *range_, std::move(descriptors[rank]), std::move(control),
                                  static_cast<int>(rank) == core_.rank() ? &*part_ : nullptr);
     peer.direct = nullptr;
     peer.channel = way.channel.get();
@@ -158,7 +166,7 @@ std::vector<int> WindowDevices::open(std::span<const rma::Description> ranks, rm
     mapped_[rank] = way.mapped;
     paths_[rank] = std::move(way.path);
     if (way.needs_agent) helpers.push_back(peer.world);
-    channels_.push_back(std::move(way.channel));
+    channels_[rank] = std::move(way.channel);
   }
   tickets_index_ = fabric_.tickets.add(*this);
   return helpers;
@@ -413,7 +421,8 @@ DeviceHandle WindowDevices::device_handle(MemoryType type, int device) {
   for (const auto& each : views_)
     if (&each->provider() == provider && each->device() == device && each->has_context() == (context_ != nullptr))
       return each->handle();
-  return views_.emplace_back(std::make_unique<DeviceView>(core_, range_.get(), context_.get(), *provider, device))
+  return views_
+      .emplace_back(std::make_unique<DeviceView>(core_, channels_, range_.get(), context_.get(), *provider, device))
       ->handle();
 }
 
@@ -432,10 +441,18 @@ rma::WindowCore& WindowDevices::context(const char* operation) {
   return *context_;
 }
 
+class RankDevices final : public rma::Devices {
+ public:
+  std::unique_ptr<rma::DeviceAccess> access(rma::WindowCore& core) override {
+    return std::make_unique<WindowDevices>(core, measured_);
+  }
+
+ private:
+  std::vector<Figures> measured_;
+};
+
 }  // namespace
 
-std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core) {
-  return std::make_unique<WindowDevices>(core);
-}
+std::unique_ptr<rma::Devices> make_devices() { return std::make_unique<RankDevices>(); }
 
 }  // namespace hmc::device

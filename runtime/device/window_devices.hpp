@@ -1,13 +1,12 @@
-// The implementation of DeviceAccess.
+// The implementation of rma::Devices and rma::DeviceAccess.
 #pragma once
 
 #include <memory>
 
-#include "runtime/rma/device_access.hpp"
+#include "runtime/rma/devices.hpp"
 
 namespace hmc::device {
 
-/// `core` outlives the result.
-std::unique_ptr<rma::DeviceAccess> make_device_access(rma::WindowCore& core);
+std::unique_ptr<rma::Devices> make_devices();
 
 }  // namespace hmc::device

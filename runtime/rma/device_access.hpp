@@ -1,17 +1,18 @@
-// DeviceAccess: the device side of one window. runtime/device implements it; the job sets the factory. Description: the
-// properties of a part that its peers need.
+// DeviceAccess: the device side of one window. KernelAccess: the access of kernels to its parts. runtime/device
+// implements both. Description: the properties of a part that its peers need.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/base/bytes.hpp"
 #include "runtime/rma/window_core.hpp"
 
-namespace hmc::device {
-class KernelReach;
+namespace hmc::memory {
+class Kernels;
 }
 
 namespace hmc::rma {
@@ -28,6 +29,36 @@ struct Description {
   base::Bytes device;               // a DeviceOffer if the part is device memory
   std::uint64_t share = 0;          // number of the round that passes descriptors; a node's first rank sets it
   std::vector<int> helpers;         // in the second exchange: world ranks whose agents this rank needs
+};
+
+/// Whether kernels of this rank's device can access all parts of a window, and how. One thread at a time.
+class KernelAccess {
+ public:
+  KernelAccess(const KernelAccess&) = delete;
+  KernelAccess& operator=(const KernelAccess&) = delete;
+  virtual ~KernelAccess() = default;
+
+  /// Empty if every part is device memory of one vendor, is mapped in this process, and kernels on this rank's device
+  /// can access it. Otherwise the reason.
+  const std::string& why_not() const noexcept { return why_not_; }
+  /// The address of a rank's part for kernels.
+  std::byte* part(int rank) const noexcept { return parts_[static_cast<std::size_t>(rank)]; }
+  int device() const noexcept { return device_; }
+  const memory::Kernels& kernels() const noexcept { return *kernels_; }
+
+  /// outs[j][i] = ins[0][i] op ins[1][i] ..., with the same bits as collectives/reduce. Returns at completion. At most
+  /// most_inputs inputs and outputs each; addresses are multiples of the element size.
+  virtual base::Status reduce(std::span<const void* const> ins, std::span<void* const> outs, std::size_t count,
+                              DType type, Op op) noexcept = 0;
+  static constexpr std::size_t most_inputs = 64;
+
+ protected:
+  KernelAccess() = default;
+
+  std::string why_not_;
+  int device_ = 0;
+  const memory::Kernels* kernels_ = nullptr;
+  std::vector<std::byte*> parts_;
 };
 
 /// WindowCore::devices() creates it if a part of the window is device memory, or at the first call that needs a device.
@@ -77,14 +108,16 @@ class DeviceAccess {
   virtual void get_staged(const char* operation, int rank, std::uint64_t offset, void* destination,
                           std::size_t bytes) = 0;
 
+  /// The rank's part in this process, if it is device memory that is mapped here, otherwise null.
+  virtual const memory::Allocation* mapping(int rank) const noexcept = 0;
   /// Staging memory for copy(): two halves of `bounce_half` bytes, pageable, freed with the window.
   static constexpr std::size_t bounce_half = std::size_t{1} << 20;
   virtual std::byte* bounce_buffer() = 0;
 
   // ---- kernels and streams
   virtual void put_on(void* stream, int rank, std::uint64_t offset, const void* source, std::size_t bytes) = 0;
-  /// Whether kernels on this rank's device can access every part. Determined at the first call.
-  virtual device::KernelReach& kernel_reach() = 0;
+  /// Determined at the first call.
+  virtual KernelAccess& kernel_access() = 0;
   virtual DeviceHandle device_handle(MemoryType type, int device) = 0;
   /// Collective. Allocates 64 KiB of host memory per rank in addition to its part.
   virtual void open_context(TeamCore& team) = 0;

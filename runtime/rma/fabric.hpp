@@ -20,11 +20,8 @@
 #include "runtime/base/wait.hpp"
 #include "runtime/progress/background.hpp"
 #include "runtime/progress/tickets.hpp"
+#include "runtime/rma/devices.hpp"
 #include "runtime/transport/wire.hpp"
-
-namespace hmc::device {
-class OpenStreams;
-}
 
 namespace hmc::p2p {
 class Messenger;
@@ -34,7 +31,6 @@ namespace hmc::rma {
 
 class WindowCore;
 class TeamCore;
-class DeviceAccess;
 
 /// A rank of the job, as this rank reaches it.
 struct FabricPeer {
@@ -144,17 +140,7 @@ class Fabric : public Reach, public Setup {
   /// Not in `counters`, because the progress thread also increments it. Relaxed: it orders no data.
   std::atomic<std::uint64_t> direct_receives{0};
 
-  /// Factory of the device side of a window; set by the job. Null: no part may be device memory.
-  std::unique_ptr<DeviceAccess> (*make_device_access)(WindowCore& core) = nullptr;
-
-  /// Measurements of access to device memory, cached for mapped memory by peer, method of sharing and device.
-  struct Figures {
-    std::string of;         ///< the key
-    std::size_t bytes = 0;  ///< size of the bandwidth measurement; 0: bandwidth wasn't measured
-    double gigabytes_per_s = 0;
-    double latency_us = 0;
-  };
-  std::vector<Figures> device_figures;
+  std::unique_ptr<Devices> devices;  ///< null: no part may be device memory
 
   /// Team::shrink and Team::grow: the world of a new job; set by the job.
   enum class Regroup : std::uint8_t { shrink, grow };
@@ -164,7 +150,6 @@ class Fabric : public Reach, public Setup {
   /// As Runtime::abort; set by the job. Then the node page has the abort.
   std::function<void(std::string_view text)> abort;
 
-  std::vector<device::OpenStreams*> open_streams;  ///< of all teams
   p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }

@@ -151,9 +151,9 @@ std::shared_ptr<memory::Allocation> WindowCore::retire() {
 
 DeviceAccess& WindowCore::devices() {
   if (own_.devices == nullptr) {
-    if (fabric().make_device_access == nullptr)
+    if (fabric().devices == nullptr)
       throw Error(Code::unsupported, fabric().operation.name(), "this job has no access to device memory");
-    own_.devices = fabric().make_device_access(*this);
+    own_.devices = fabric().devices->access(*this);
   }
   return *own_.devices;
 }
