@@ -25,16 +25,7 @@
 
 namespace hmc::p2p {
 
-/// A call as the user made it.
-struct Call {
-  const rma::TeamCore& team;
-  const char* name;  ///< for errors
-  base::Activity activity;
-  int peer;  ///< rank in the team; any_source: -1
-  int tag;
-  void* data;  ///< a send only reads it
-  std::size_t bytes;
-};
+using Call = rma::MessageCall;
 
 /// Sends.
 ///  - eager: the bytes go into the receiver's ring with the header. The send is complete.
@@ -55,7 +46,7 @@ struct Call {
 ///
 /// Threads: as ScheduleTeam: one, plus the progress thread while `driven_` is true. Then public functions take
 /// Background's lock, and private functions require it.
-class Messenger final : public rma::MessageState,
+class Messenger final : public rma::Messages,
                         public base::Progress,
                         public progress::TicketSource,
                         public progress::Started,
@@ -70,13 +61,13 @@ class Messenger final : public rma::MessageState,
   void report_unreceived() noexcept override;
 
   // ---- the calls. The arguments are checked. Throw Error.
-  void send(const Call& call);
-  MessageStatus recv(const Call& call);
-  Request isend(const Call& call);
-  Request irecv(const Call& call, MessageStatus* status);
-  MessageStatus sendrecv(const Call& out, const Call& in);
-  MessageStatus probe(const Call& call);
-  bool iprobe(const Call& call, MessageStatus& status);
+  void send(const Call& call) override;
+  MessageStatus recv(const Call& call) override;
+  Request isend(const Call& call) override;
+  Request irecv(const Call& call, MessageStatus* status) override;
+  MessageStatus sendrecv(const Call& out, const Call& in) override;
+  MessageStatus probe(const Call& call) override;
+  bool iprobe(const Call& call, MessageStatus& status) override;
 
   // ---- for waits, requests and the progress thread
   int progress() noexcept override;

@@ -3,14 +3,14 @@
 
 #include <hmc/team.hpp>
 
-#include "runtime/p2p/messenger.hpp"
+#include "runtime/rma/team_core.hpp"
 
 namespace hmc {
 
 namespace {
 
 using base::Activity;
-using p2p::Call;
+using Call = rma::MessageCall;
 
 [[noreturn]] void refuse(const rma::TeamCore& team, const char* name, Code code, int peer, std::size_t bytes,
                          std::string text) {
@@ -24,7 +24,7 @@ using p2p::Call;
   throw Error(std::move(detail));
 }
 
-p2p::Messenger& messenger_of(const std::shared_ptr<rma::TeamCore>& team, const char* name) {
+rma::Messages& messages_of(const std::shared_ptr<rma::TeamCore>& team, const char* name) {
   if (team == nullptr) throw Error(Code::closed, name, "the team is empty: this rank isn't a member");
   if (team->fabric().closed() || team->fabric().messages == nullptr) rma::throw_closed_runtime(team->fabric(), name);
   if (team->closed) throw Error(Code::closed, name, "the team is closed");
@@ -47,44 +47,44 @@ const Call& checked(const Call& call, int lowest) {
 }  // namespace
 
 void Team::send_bytes(const void* data, std::size_t bytes, int destination, int tag) {
-  p2p::Messenger& messenger = messenger_of(core_, "send");
-  messenger.send(checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
+  rma::Messages& messages = messages_of(core_, "send");
+  messages.send(checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
 MessageStatus Team::recv_bytes(void* data, std::size_t capacity, int source, int tag) {
-  p2p::Messenger& messenger = messenger_of(core_, "recv");
-  return messenger.recv(checked({*core_, "recv", Activity::recv, source, tag, data, capacity}, -1));
+  rma::Messages& messages = messages_of(core_, "recv");
+  return messages.recv(checked({*core_, "recv", Activity::recv, source, tag, data, capacity}, -1));
 }
 
 Request Team::isend_bytes(const void* data, std::size_t bytes, int destination, int tag) {
-  p2p::Messenger& messenger = messenger_of(core_, "isend");
-  return messenger.isend(
+  rma::Messages& messages = messages_of(core_, "isend");
+  return messages.isend(
       checked({*core_, "isend", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
 Request Team::irecv_bytes(void* data, std::size_t capacity, int source, int tag, MessageStatus* status) {
-  p2p::Messenger& messenger = messenger_of(core_, "irecv");
-  return messenger.irecv(checked({*core_, "irecv", Activity::recv, source, tag, data, capacity}, -1), status);
+  rma::Messages& messages = messages_of(core_, "irecv");
+  return messages.irecv(checked({*core_, "irecv", Activity::recv, source, tag, data, capacity}, -1), status);
 }
 
 MessageStatus Team::sendrecv_bytes(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
                                    std::size_t capacity, int source, int recv_tag) {
-  p2p::Messenger& messenger = messenger_of(core_, "sendrecv");
-  return messenger.sendrecv(
+  rma::Messages& messages = messages_of(core_, "sendrecv");
+  return messages.sendrecv(
       checked({*core_, "sendrecv", Activity::send, destination, send_tag, const_cast<void*>(out), bytes}, 0),
       checked({*core_, "sendrecv", Activity::recv, source, recv_tag, in, capacity}, -1));
 }
 
 MessageStatus Team::probe(int source, int tag) {
-  p2p::Messenger& messenger = messenger_of(core_, "probe");
-  return messenger.probe(checked({*core_, "probe", Activity::probe, source, tag, nullptr, 0}, -1));
+  rma::Messages& messages = messages_of(core_, "probe");
+  return messages.probe(checked({*core_, "probe", Activity::probe, source, tag, nullptr, 0}, -1));
 }
 
 bool Team::iprobe(int source, int tag, MessageStatus* status) {
-  p2p::Messenger& messenger = messenger_of(core_, "iprobe");
+  rma::Messages& messages = messages_of(core_, "iprobe");
   MessageStatus found;
   const bool is_there =
-      messenger.iprobe(checked({*core_, "iprobe", Activity::probe, source, tag, nullptr, 0}, -1), found);
+      messages.iprobe(checked({*core_, "iprobe", Activity::probe, source, tag, nullptr, 0}, -1), found);
   if (is_there && status != nullptr) *status = found;
   return is_there;
 }

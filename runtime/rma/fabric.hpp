@@ -23,14 +23,11 @@
 #include "runtime/rma/devices.hpp"
 #include "runtime/transport/wire.hpp"
 
-namespace hmc::p2p {
-class Messenger;
-}
-
 namespace hmc::rma {
 
 class WindowCore;
 class TeamCore;
+class Messages;
 
 /// A rank of the job, as this rank reaches it.
 struct FabricPeer {
@@ -150,7 +147,7 @@ class Fabric : public Reach, public Setup {
   /// As Runtime::abort; set by the job. Then the node page has the abort.
   std::function<void(std::string_view text)> abort;
 
-  p2p::Messenger* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
+  Messages* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
   /// Replaces job_timeout by this runtime's timeout.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/rma/fabric.hpp"
+#include "runtime/rma/messages.hpp"
 
 namespace hmc::rma {
 
@@ -17,16 +18,6 @@ class CollectiveState {
   /// Collective: completes its operations and releases its resources. Throws Error on failure. Returns the failure of
   /// an earlier call of the world that no call has reported on this rank yet; the state is closed in this case too.
   virtual std::exception_ptr close() = 0;
-};
-
-/// The two-sided messages of a job. runtime/p2p implements it; the world only owns it.
-class MessageState {
- public:
-  virtual ~MessageState() = default;
-  /// Before the barrier of Runtime::close: waits until no peer needs this rank, and ends the operations in flight.
-  virtual void close() = 0;
-  /// After that barrier: warns of the messages that this rank hasn't received.
-  virtual void report_unreceived() noexcept = 0;
 };
 
 /// world_rank() and rank_of() convert between team ranks, which windows and collectives use, and world ranks, which
@@ -94,7 +85,7 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
 
  public:
   std::unique_ptr<CollectiveState> collectives;  ///< destroyed before the members above, which it uses
-  std::unique_ptr<MessageState> messages;        ///< of the world; destroyed first: it uses the window of `collectives`
+  std::unique_ptr<Messages> messages;            ///< of the world; destroyed first: it uses the window of `collectives`
 };
 
 }  // namespace hmc::rma

@@ -61,6 +61,9 @@ class MessagesFailure : public testing::TestWithParam<std::tuple<int, int>> {
     EXPECT_TRUE(over());
   }
   static rma::Fabric& fabric_of(Runtime& runtime) { return runtime.world().core()->fabric(); }
+  static p2p::Messenger& messenger_of(Runtime& runtime) {
+    return static_cast<p2p::Messenger&>(*fabric_of(runtime).messages);
+  }
   std::byte* buffer(const Runtime& runtime) { return buffers[static_cast<std::size_t>(runtime.rank())].data(); }
 
   std::vector<std::vector<std::byte>> buffers =
@@ -310,14 +313,15 @@ TEST_P(MessagesFailure, large_send_times_out_while_other_messages_arrive) {
   run([&](Runtime& runtime) {
     Team& world = runtime.world();
     rma::Fabric& fabric = fabric_of(runtime);
+    p2p::Messenger& messenger = messenger_of(runtime);
     if (runtime.rank() == last()) {
       Request request = world.irecv_bytes(into.data(), into.size(), 0, 1);
       std::unique_lock guard(fabric.background.lock());  // its progress thread does nothing
-      const std::uint64_t before = fabric.messages->moves();
+      const std::uint64_t before = messenger.moves();
       step.arrive_and_wait();
       wait_for([&] {
         for (const auto& wire : fabric.wires) wire->progress();
-        return fabric.messages->step(progress::Started::By::owner) > 0 || fabric.messages->moves() != before;
+        return messenger.step(progress::Started::By::owner) > 0 || messenger.moves() != before;
       });
       wait_for([&] {
         for (const auto& wire : fabric.wires) wire->progress();
@@ -564,7 +568,7 @@ TEST_P(MessagesFailure, request_of_a_complete_operation_may_be_dropped) {
       const Request received = world.irecv(in, previous, 1), sent = world.isend(out, next, 1);
       wait_for([&] {
         const std::lock_guard guard(fabric_of(runtime).background.lock());
-        return !fabric_of(runtime).messages->goes_on();
+        return !messenger_of(runtime).goes_on();
       });
     }
     EXPECT_EQ(in, out);
@@ -587,7 +591,7 @@ TEST_P(MessagesFailure, messages_progress_while_all_ranks_compute) {
                           world.isend_bytes(small.data(), 100, next, 2)};
     wait_for([&] {
       const std::lock_guard guard(fabric_of(runtime).background.lock());
-      return !fabric_of(runtime).messages->goes_on();
+      return !messenger_of(runtime).goes_on();
     });
     for (Request& request : requests) wait_for([&] { return request.test(); });
     EXPECT_EQ(buffer(runtime)[0], static_cast<std::byte>(previous + 1));
