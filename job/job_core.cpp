@@ -230,6 +230,57 @@ bool is_own_shortage(const Error& error) noexcept {
 
 }  // namespace
 
+/// hmcrun's last answer to tell_launcher().
+struct JobCore::Told {
+  std::mutex mutex;
+  std::string text;
+};
+
+/// One job as its fabric sees it. The teams and windows that hold the fabric may outlive the JobCore.
+class JobCore::Link final : public rma::Job {
+ public:
+  Link(JobCore& core, std::shared_ptr<bootstrap::Bootstrap> job)
+      : core_(&core),
+        job_(std::move(job)),
+        env_(core.env_),
+        has_launcher_(core.joined_over_store_ && bootstrap::has_launcher(core.env_)),
+        told_(core.told_) {}
+  /// Another job follows, or the JobCore ends. The fabric is closed then.
+  void end() noexcept { core_ = nullptr; }
+
+  std::shared_ptr<rma::TeamCore> regroup(Regroup which, std::chrono::nanoseconds timeout) override {
+    return core_->regroup(which, timeout);
+  }
+  void abort(std::string_view text) noexcept override {
+    if (core_ != nullptr) core_->abort(1, text);
+  }
+  /// The launcher's control plane doesn't serve this job, but hmcrun knows how its process ended.
+  std::string explain_failure(int peer) override {
+    if (!has_launcher_ || peer < 0 || peer >= job_->size() || peer == job_->rank()) return {};
+    const std::vector<RankFacts>& facts = job_->facts();
+    const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
+    if (failed.machine != facts[static_cast<std::size_t>(job_->rank())].machine) return {};
+    std::call_once(asked_, [&] {
+      const std::string text = bootstrap::tell_launcher(env_, failed.pid);
+      const std::lock_guard guard(told_->mutex);
+      // After shrink() hmcrun still answers with the first failure of all, which isn't this one.
+      if (text.empty() || text == told_->text) return;
+      told_->text = text;
+      answer_ = "hmcrun: " + text;
+    });
+    return answer_;
+  }
+
+ private:
+  JobCore* core_;
+  std::shared_ptr<bootstrap::Bootstrap> job_;
+  base::Env env_;
+  bool has_launcher_;
+  std::shared_ptr<Told> told_;
+  std::once_flag asked_;
+  std::string answer_;
+};
+
 JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env) {
   collectives::Settings settings;
   settings.algorithms = env.coll;
@@ -257,7 +308,11 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
 }
 
 JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env, bool over_store)
-    : env_(env), joined_over_store_(over_store), first_(std::move(bootstrap)), regroup_(first_, env) {
+    : env_(env),
+      joined_over_store_(over_store),
+      told_(std::make_shared<Told>()),
+      first_(std::move(bootstrap)),
+      regroup_(first_, env) {
   memory::look_for_devices();
   if (bootstrap::Membership* const membership = first_->membership(); membership && membership->is_replacement()) {
     regroup_.stand_by([this](std::unique_ptr<bootstrap::Bootstrap> joined) { use(build(std::move(joined), env_)); });
@@ -274,8 +329,7 @@ JobCore::JobCore(std::unique_ptr<bootstrap::Bootstrap> bootstrap, const base::En
 
 JobCore::~JobCore() {
   if (current_.fabric == nullptr) return;
-  current_.fabric->regroup = nullptr;
-  current_.fabric->abort = nullptr;
+  current_.link->end();
   current_.fabric->background.stop();
   current_.fabric->background.end_all();
   // Windows and teams may outlive this object. Their calls fail, because the fabric is closed.
@@ -298,33 +352,8 @@ void JobCore::use(Parts fresh) {
   base::ActivityLine& line = fresh.fabric->waiter.page().activity(fresh.fabric->waiter.local_index());
   line.since_ns.store(base::now_ns(), std::memory_order_relaxed);
   line.activity.store(static_cast<std::uint32_t>(base::Activity::computing), std::memory_order_relaxed);
-  fresh.fabric->regroup = [this](rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
-    return regroup(which, timeout);
-  };
-  fresh.fabric->abort = [this](std::string_view text) { abort(1, text); };
-  if (joined_over_store_ && bootstrap::has_launcher(env_)) {
-    const std::shared_ptr<bootstrap::Bootstrap> job = fresh.bootstrap;
-    struct Answer {
-      std::once_flag once;
-      std::string text;
-    };
-    fresh.fabric->on_peer_failed = [job, env = env_, told = told_,
-                                    answer = std::make_shared<Answer>()](int peer) -> std::string {
-      const std::vector<RankFacts>& facts = job->facts();
-      if (peer < 0 || peer >= job->size() || peer == job->rank()) return {};
-      const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
-      if (failed.machine != facts[static_cast<std::size_t>(job->rank())].machine) return {};
-      std::call_once(answer->once, [&] {
-        const std::string text = bootstrap::tell_launcher(env, failed.pid);
-        const std::lock_guard guard(told->mutex);
-        // After shrink() hmcrun still answers with the first failure of all, which isn't this one.
-        if (text.empty() || text == told->text) return;
-        told->text = text;
-        answer->text = "hmcrun: " + text;
-      });
-      return answer->text;
-    };
-  }
+  fresh.link = std::make_shared<Link>(*this, fresh.bootstrap);
+  fresh.fabric->job = fresh.link;
   const std::lock_guard lock(mutex_);
   // hmcrun and hmcinfo follow the lines of the earlier jobs to this one. Relaxed: a hint for texts.
   for (const auto& earlier : {first_, current_.bootstrap}) {
@@ -336,8 +365,8 @@ void JobCore::use(Parts fresh) {
 
 /// The caller's Team keeps the old world, and with it the fabric, until this call returns. The old windows keep their
 /// memory until Window::rebind.
-std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std::chrono::nanoseconds timeout) {
-  const bool shrinks = which == rma::Fabric::Regroup::shrink;
+std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout) {
+  const bool shrinks = which == rma::Job::Regroup::shrink;
   const char* const operation = shrinks ? "shrink" : "grow";
   const Parts old = current_;
   if (first_->membership() == nullptr)
@@ -366,8 +395,7 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Fabric::Regroup which, std:
     regroup_.grow(timeout, rebuild);  // if it throws, this job stays usable
     stop();
   }
-  old.fabric->regroup = nullptr;
-  old.fabric->abort = nullptr;
+  old.link->end();
   old.fabric->life->open = 0;
   use(std::move(fresh));
   if (old.bootstrap != first_) old.bootstrap->leave();

@@ -38,22 +38,21 @@ class JobCore {
 
  private:
   /// The objects that a new job replaces.
+  class Link;
   struct Parts {
     std::shared_ptr<bootstrap::Bootstrap> bootstrap;
     std::shared_ptr<rma::Fabric> fabric;
     Team world;
+    std::shared_ptr<Link> link{};
   };
   static Parts build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
-  std::shared_ptr<rma::TeamCore> regroup(rma::Fabric::Regroup which, std::chrono::nanoseconds timeout);
+  std::shared_ptr<rma::TeamCore> regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout);
   void use(Parts fresh);
 
   base::Env env_;
   bool joined_over_store_;
-  struct Told {  // hmcrun's last answer to tell_launcher()
-    std::mutex mutex;
-    std::string text;
-  };
-  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
+  struct Told;
+  const std::shared_ptr<Told> told_;
   std::shared_ptr<bootstrap::Bootstrap> first_;  ///< the launcher's job
   bootstrap::Regroup regroup_;
   const std::uint64_t process_ = base::this_process();

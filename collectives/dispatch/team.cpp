@@ -32,8 +32,7 @@ Team Team::leaders() { return Team(collectives::leaders(OpenTeam(core_, "leaders
 
 namespace {
 
-Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::Fabric::Regroup which,
-               Timeout timeout) {
+Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::Job::Regroup which, Timeout timeout) {
   base::require_timeout(timeout, operation);
   if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   rma::Fabric& fabric = core->fabric();
@@ -41,15 +40,15 @@ Team regrouped(std::shared_ptr<rma::TeamCore> core, const char* operation, rma::
   if (!core->is_world())
     throw Error(Code::invalid_argument, operation, "only the world can be shrunk or grown",
                 "split the new world again");
-  if (fabric.closed() || !fabric.regroup)
+  if (fabric.closed() || fabric.job == nullptr)
     throw Error(Code::closed, operation, "the runtime is closed, or this world was replaced by shrink() or grow()");
-  return Team(fabric.regroup(which, fabric.resolve(timeout)));
+  return Team(fabric.job->regroup(which, fabric.resolve(timeout)));
 }
 
 }  // namespace
 
-Team Team::shrink() { return regrouped(core_, "shrink", rma::Fabric::Regroup::shrink, job_timeout); }
-Team Team::grow(Timeout timeout) { return regrouped(core_, "grow", rma::Fabric::Regroup::grow, timeout); }
+Team Team::shrink() { return regrouped(core_, "shrink", rma::Job::Regroup::shrink, job_timeout); }
+Team Team::grow(Timeout timeout) { return regrouped(core_, "grow", rma::Job::Regroup::grow, timeout); }
 
 void Team::close() {
   const OpenTeam team(core_, "Team::close");

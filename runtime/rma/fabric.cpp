@@ -51,9 +51,9 @@ base::Status abort_dropped(const Fabric& fabric, std::string_view what) noexcept
     const std::string text = fmt::format(
         "rank {} has destroyed the request of {} in flight, so its buffers may have ended; call wait(), or abandon(){}",
         fabric.rank, what, unwinding);
-    if (fabric.abort != nullptr) fabric.abort(text);
+    if (fabric.job != nullptr) fabric.job->abort(text);
   } catch (const std::exception&) {  // no memory for the text
-    if (fabric.abort != nullptr) fabric.abort("a request was destroyed in flight");
+    if (fabric.job != nullptr) fabric.job->abort("a request was destroyed in flight");
   }
   const base::Status aborted = fabric.waiter.page().aborted();
   return aborted.ok() ? base::Status::failure(Code::aborted, "a request was destroyed in flight", fabric.rank)
@@ -113,8 +113,8 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
       // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
-  if (status.code == Code::peer_failed && fabric.on_peer_failed)
-    if (const std::string text = fabric.on_peer_failed(detail.peer); !text.empty()) detail.message += "; " + text;
+  if (status.code == Code::peer_failed && fabric.job != nullptr)
+    if (const std::string text = fabric.job->explain_failure(detail.peer); !text.empty()) detail.message += "; " + text;
   if (status.code == Code::timeout && detail.peer >= 0) {
     const std::string state = what_ranks_are_in(fabric, std::span(&detail.peer, 1), "rank");
     if (!state.empty()) detail.message += "; " + state;

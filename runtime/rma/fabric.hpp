@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -103,6 +102,19 @@ struct Setup {
   base::Exchange& world_exchange() const noexcept { return over_world != nullptr ? *over_world : *exchange; }
 };
 
+/// What a rank's calls ask of its job. job/ implements it. Any thread.
+class Job {
+ public:
+  virtual ~Job() = default;
+  /// Team::shrink and Team::grow: the world of a new job. Only while the fabric is open; the caller's thread.
+  enum class Regroup : std::uint8_t { shrink, grow };
+  virtual std::shared_ptr<TeamCore> regroup(Regroup which, std::chrono::nanoseconds timeout) = 0;
+  /// As Runtime::abort. Then the node page has the abort.
+  virtual void abort(std::string_view text) noexcept = 0;
+  /// Before an Error{peer_failed} with this peer is thrown: more for its text, or an empty text.
+  virtual std::string explain_failure(int peer) = 0;
+};
+
 /// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.
 /// One thread at a time.
 ///
@@ -139,14 +151,7 @@ class Fabric : public Reach, public Setup {
 
   std::unique_ptr<Devices> devices;  ///< null: no part may be device memory
 
-  /// Team::shrink and Team::grow: the world of a new job; set by the job.
-  enum class Regroup : std::uint8_t { shrink, grow };
-  std::function<std::shared_ptr<TeamCore>(Regroup which, std::chrono::nanoseconds timeout)> regroup;
-  /// Called before an Error{peer_failed} is thrown, with its peer; may be null. Returns more for its text. Any thread.
-  std::function<std::string(int peer)> on_peer_failed;
-  /// As Runtime::abort; set by the job. Then the node page has the abort.
-  std::function<void(std::string_view text)> abort;
-
+  std::shared_ptr<Job> job;      ///< null before the world is complete
   Messages* messages = nullptr;  ///< of all teams; null before the world is complete and after its close
 
   base::Deadline deadline() const noexcept { return base::Deadline::after(timeout); }
