@@ -19,14 +19,13 @@
 #include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/launcher_notice.hpp"
 #include "collectives/select/parameters.hpp"
-#include "collectives/team/state.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
+#include "job/world_memory.hpp"
 #include "runtime/base/fields.hpp"
 #include "runtime/base/fork.hpp"
 #include "runtime/device/window_devices.hpp"
 #include "runtime/memory/pointer_lookup.hpp"
-#include "runtime/p2p/messenger.hpp"
 #include "runtime/rma/operation_scope.hpp"
 
 namespace hmc::job {
@@ -299,11 +298,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
 
   auto world = base::make_owned<rma::TeamCore>(fabric);
   settings.parameters = model.agree(*world);
-  const p2p::Layout layout(fabric->size, world->all_direct());
-  settings.message_bytes = layout.bytes();
-  collectives::attach(*world, settings);
-  const auto& arena = static_cast<const collectives::State&>(*world->collectives).schedules().arena();
-  world->messages = std::make_unique<p2p::Messenger>(*world, arena.shared_window(), arena.further_offset(), layout);
+  open_world(*world, settings);
   return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
 }
 

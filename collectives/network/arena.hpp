@@ -13,13 +13,17 @@
 
 namespace hmc::collectives {
 
-/// One lazy window per team. Each rank's part holds, in this order:
+/// Writes this rank's part of a window before any peer reads it.
+using PreparePart = std::function<void(std::byte*)>;
+/// Collective. Creates a lazy window whose parts start with a team's arena.
+using CreateMemory = std::function<std::shared_ptr<rma::WindowCore>(std::size_t bytes, const PreparePart& prepare)>;
+
+/// The start of each rank's part of a lazy window: the team's own, or the world's. It holds, in this order:
 /// - the first page, which is all that short calls on a node use: the alarm word, a slot per round of a guard, the
 ///   rank's ledger, and the start of the node engine's board;
 /// - the rest of the board; the rest of the FailureArea;
 /// - areas: each has 64-bit signal slots, and scratch. Call number n uses area n % areas;
-/// - bulk memory of the node engine;
-/// - in the world: the memory for messages (runtime/p2p).
+/// - bulk memory of the node engine.
 ///
 /// Numbering assigns the area of a call and determines when that area is free. A signal slot holds a stamp, whose upper
 /// bits are the call's number. Numbers only increase, so slots are never cleared.
@@ -27,16 +31,15 @@ class Arena {
  public:
   static constexpr int areas = 8;
 
-  /// `bulk`: bytes for the node engine; `prepare` writes this rank's part before any peer reads it. `further`: bytes
-  /// that another user of the window needs.
-  Arena(rma::TeamCore& team, std::size_t bulk, const std::function<void(std::byte*)>& prepare, std::size_t further)
+  /// `bulk`: bytes for the node engine. `create`: null: the window holds nothing else.
+  Arena(rma::TeamCore& team, std::size_t bulk, const PreparePart& prepare, const CreateMemory& create)
       : room_(area_limits(team.size())),
         failures_(ledger_offset, board_offset + board_bytes, team.size(), team.all_direct()),
         first_area_(base::round_up(failures_.end(), base::page_size())),
         area_bytes_(std::uint64_t{room_.slots} * 8 + room_.scratch_bytes),
         bulk_at_(base::round_up(first_area_ + areas * area_bytes_, base::page_size())),
-        further_at_(base::round_up(bulk_at_ + bulk, base::page_size())),
-        window_(rma::create_window(team, further_at_ + further, rma::WindowCore::Role::lazy, prepare)) {}
+        window_(create ? create(bulk_at_ + bulk, prepare)
+                       : rma::create_window(team, bulk_at_ + bulk, rma::WindowCore::Role::lazy, prepare)) {}
   void close() { window_->close(); }
   const rma::WindowCore& window() const noexcept { return *window_; }
   const std::shared_ptr<rma::WindowCore>& shared_window() const noexcept { return window_; }
@@ -65,7 +68,6 @@ class Arena {
   static constexpr std::uint64_t board_offset = ledger_offset + sizeof(Ledger);
   static constexpr std::uint64_t board_bytes = 140 << 10;  ///< upper limit; unused bytes take no memory
   std::uint64_t bulk_offset() const noexcept { return bulk_at_; }
-  std::uint64_t further_offset() const noexcept { return further_at_; }
   Ledger& ledger() const noexcept { return failures_.ledger(window_->data()); }
   /// Another rank's ledger; null without load/store access to that rank.
   Ledger* ledger_of(int rank) const noexcept { return failures_.ledger_of(*window_, rank); }
@@ -95,7 +97,6 @@ class Arena {
   std::uint64_t first_area_;
   std::uint64_t area_bytes_;
   std::uint64_t bulk_at_;
-  std::uint64_t further_at_;
   std::shared_ptr<rma::WindowCore> window_;
 };
 

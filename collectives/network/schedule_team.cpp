@@ -14,15 +14,14 @@ using schedule::Algorithm;
 using schedule::Call;
 
 ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector,
-                           bool deterministic, std::size_t further, std::size_t bulk,
-                           const std::function<void(std::byte*)>& prepare)
+                           bool deterministic, const CreateMemory& create, std::size_t bulk, const PreparePart& prepare)
     : team_(team),
       fabric_(team.fabric()),
       rank_(team.rank()),
       size_(team.size()),
       shape_(shape),
       deterministic_(deterministic),
-      arena_(team, bulk, prepare, further),
+      arena_(team, bulk, prepare, create),
       choices_(selector, shape, arena_.room()),
       plans_(arena_.room(), shape, rank_, !team.all_direct()),
       blocking_(arena_),

@@ -29,9 +29,9 @@ namespace hmc::collectives {
 /// private functions require it.
 class ScheduleTeam final : public base::Progress, public progress::TicketSource, public progress::Started {
  public:
-  /// `deterministic`: HMC_DETERMINISTIC, for all reductions. `further`, `bulk` and `prepare`: see Arena.
+  /// `deterministic`: HMC_DETERMINISTIC, for all reductions. `create`, `bulk` and `prepare`: see Arena.
   ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector, bool deterministic,
-               std::size_t further, std::size_t bulk = 0, const std::function<void(std::byte*)>& prepare = nullptr);
+               const CreateMemory& create, std::size_t bulk = 0, const PreparePart& prepare = nullptr);
   ~ScheduleTeam() override;
   void close();
   /// Waits until all operations in flight are complete.

@@ -31,22 +31,21 @@ schedule::Shape shape_of(const rma::TeamCore& team) {
 
 // all_direct: each rank checks only its own peers, but all ranks get the same result. Load/store access is symmetric.
 // With several nodes, each rank has a peer without load/store access.
-State::State(rma::TeamCore& team, const Settings& settings)
+State::State(rma::TeamCore& team, const Settings& settings, const CreateMemory& create)
     : team_(team),
       selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
       settings_(settings),
       log_(team.fabric().log) {
   const bool direct = team.all_direct();
-  const std::size_t further = team.is_world() ? settings.message_bytes : 0;
   shape_ = direct ? schedule::Shape{team.size(), team.size(), true} : shape_of(team);
   if (direct) {
     direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
-    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further,
+    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, create,
                                                 DirectTeam::staging_at_start,
                                                 [this](std::byte* part) { direct_->prepare(part); });
     direct_->join(*schedules_);
   } else {
-    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, further);
+    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, create);
   }
   // The id of the team's first window, on which its ranks have agreed.
   team.agreed_id = static_cast<std::uint32_t>(schedules_->arena().window().id());
@@ -103,8 +102,8 @@ void OpenTeam::refuse(const std::shared_ptr<rma::TeamCore>& team, const char* op
   throw Error(Code::closed, operation, "the team is closed");
 }
 
-void attach(rma::TeamCore& team, const Settings& settings) {
-  team.collectives = std::make_unique<State>(team, settings);
+void attach(rma::TeamCore& team, const Settings& settings, const CreateMemory& create) {
+  team.collectives = std::make_unique<State>(team, settings, create);
 }
 
 }  // namespace hmc::collectives

@@ -21,12 +21,12 @@ struct Settings {
   std::string rows;       ///< the content of HMC_COLL_FILE
   std::string rows_file;  ///< the file's name, for errors
   schedule::CostParameters parameters;
-  std::string private_buffers;      ///< HMC_COLL_PRIVATE; may differ between ranks
-  std::uint64_t message_bytes = 0;  ///< of the world's window, for messages
+  std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
 };
 
-/// Collective over the team. Creates the arenas and both engines, and stores them in team.collectives.
-void attach(rma::TeamCore& team, const Settings& settings);
+/// Collective over the team. Creates the arena and both engines, and stores them in team.collectives. `create`: see
+/// Arena.
+void attach(rma::TeamCore& team, const Settings& settings, const CreateMemory& create = nullptr);
 
 /// One thread at a time. Calls execute in call order, even on different streams.
 class CallsOnStreams {
@@ -53,7 +53,7 @@ class CallsOnStreams;
 /// have a DirectTeam or none.
 class State final : public rma::CollectiveState {
  public:
-  State(rma::TeamCore& team, const Settings& settings);
+  State(rma::TeamCore& team, const Settings& settings, const CreateMemory& create);
   ~State() override;
   std::exception_ptr close() override;
 
