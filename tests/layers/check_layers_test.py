@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""check_layers.py fails on an include that points back and on a cycle between folders: each test plants one in a small
-tree."""
+"""check_layers.py fails on an include, a declaration or a cast that points back and on a cycle between folders: each
+test plants one in a small tree."""
 import contextlib
 import io
 import tempfile
@@ -42,8 +42,8 @@ class Tree(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
-    def check(self, known=None):
-        return check_layers.check(self.root, known or {})
+    def check(self, known_arrows=None, known_downcasts=None):
+        return check_layers.check(self.root, known_arrows or {}, known_downcasts or {})
 
 
 class CheckLayers(Tree):
@@ -184,6 +184,110 @@ class Cycles(Tree):
         self.assertEqual(self.check(known), [gone])
         self.plant("collectives/execute", "collectives/direct")
         self.assertEqual(self.check(known), [gone])
+
+
+class Declarations(Tree):
+    """A type that a file declares is an arrow to the file that defines it."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("collectives/ring.hpp", """
+namespace hmc::collectives {
+struct alignas(2 * 64) [[nodiscard]] Ring final {
+  struct Nested;
+};
+enum class Kind : int { one };
+}  // namespace hmc::collectives
+""")
+
+    def assert_refused(self, name, lines, *wrong):
+        self.write(name, lines)
+        self.assertEqual([each for each in self.check() if not each.startswith("cycle of includes: ")], [
+            f"{name}:{line}: {what}: {Path(name).parent} may not declare a type of collectives/ring.hpp"
+            for line, what in wrong])
+
+    def test_a_declared_type_of_an_upper_floor_is_refused(self):
+        self.assert_refused("runtime/rma/bad.hpp", """#include <string>
+namespace hmc::collectives {
+class Ring;   // "{" in a comment
+enum class Kind : int;
+}
+""", (3, "Ring"), (4, "Kind"))
+
+    def test_it_is_refused_on_one_line_and_in_nested_namespaces(self):
+        self.assert_refused("runtime/rma/bad.hpp", """const char brace = '{';
+namespace hmc { namespace collectives { struct Ring; } }
+""", (2, "Ring"))
+
+    def test_a_friend_of_an_upper_floor_is_refused(self):
+        self.assert_refused("runtime/rma/bad.hpp", """namespace hmc::rma {
+class Window {
+  friend class collectives::Ring;
+};
+}
+""", (3, "collectives::Ring"))
+
+    def test_a_type_of_the_same_name_elsewhere_and_a_nested_one_are_accepted(self):
+        self.write("runtime/rma/good.hpp", "namespace hmc::rma {\nclass Ring;\nclass Window {\n struct Nested;\n};\n}\n")
+        self.assertEqual(self.check(), [])
+
+    def test_a_lower_floor_and_the_own_one_are_accepted(self):
+        self.write("collectives/good.hpp", "namespace hmc::collectives {\nclass Ring;\n}\n")
+        self.write("job/good.hpp", "namespace hmc::collectives {\nclass Ring;\n}\n")
+        self.assertEqual(self.check(), [])
+
+    def test_a_public_class_may_name_the_type_behind_it(self):
+        self.write("include/hmc/team.hpp", "namespace hmc::collectives {\nclass Ring;\n}\n")
+        self.assertEqual(self.check(), [])
+
+    def test_a_declaration_closes_a_cycle(self):
+        self.write("collectives/node/ring.cpp", '#include "collectives/ring.hpp"\n')
+        self.write("collectives/node/engine.hpp", "namespace hmc::collectives {\nclass Engine {};\n}\n")
+        self.assertEqual(self.check(), [])
+        self.write("collectives/plan.hpp", "namespace hmc::collectives {\nclass Engine;\n}\n")
+        self.assertEqual(self.check(), ["cycle of includes: collectives -> collectives/node -> collectives "
+                                        "(collectives/plan.hpp:2, collectives/node/ring.cpp:1)"])
+
+
+class Downcasts(Tree):
+    """A floor that keeps an object by its own interface hands it up, and the floor above casts it down."""
+
+    CAST = ("collectives/use.cpp", "Ring")
+    COMPLAINT = ("collectives/use.cpp:2: Ring: a cast to a type of collectives/ring.hpp "
+                 "whose base is of runtime/rma/window_core.hpp")
+
+    def setUp(self):
+        super().setUp()
+        self.write("runtime/rma/window_core.hpp", "namespace hmc::rma {\nclass Kept {\n};\n}\n")
+        self.write("collectives/ring.hpp", """namespace hmc::collectives {
+class Ring final : private std::vector<std::pair<int, int>>, public rma::Kept {
+};
+}
+""")
+
+    def cast(self, expression, name="collectives/use.cpp"):
+        self.write(name, f"namespace hmc::collectives {{\nauto& ring = {expression};\n}}\n")
+        return self.check()
+
+    def test_a_cast_to_a_type_of_the_own_floor_is_refused(self):
+        self.assertEqual(self.cast("static_cast<Ring&>(*team.kept)"), [self.COMPLAINT])
+        self.assertEqual(self.cast("dynamic_cast<const Ring*>(team.kept)"), [self.COMPLAINT])
+        self.assertEqual(self.cast("std::static_pointer_cast<Ring>(team.kept)"), [self.COMPLAINT])
+
+    def test_a_base_of_the_same_folder_and_a_value_are_accepted(self):
+        self.write("collectives/pair.hpp", "namespace hmc::collectives {\nstruct A {\n};\nclass B : public A {\n};\n}\n")
+        self.assertEqual(self.cast("static_cast<B&>(*a)"), [])
+        self.assertEqual(self.cast("static_cast<Ring>(number)"), [])
+
+    def test_tests_may_look_into_an_object(self):
+        self.assertEqual(self.cast("static_cast<Ring&>(*team.kept)", "tests/unit/use.cpp"), [])
+
+    def test_a_known_cast_is_accepted_and_a_line_without_one_is_refused(self):
+        known = {self.CAST: "reason"}
+        self.assertEqual(self.check(known_downcasts=known),
+                         ["collectives/use.cpp has no cast to Ring: delete its line in KNOWN_DOWNCASTS"])
+        self.cast("static_cast<Ring&>(*team.kept)")
+        self.assertEqual(self.check(known_downcasts=known), [])
 
 
 class Picture(Tree):
