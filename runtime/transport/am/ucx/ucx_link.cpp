@@ -76,7 +76,7 @@ std::string UcxLink::describe(int rank) const {
 void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
   for (int rank = 0; rank < ranks; ++rank) peers_.push_back({this, rank, nullptr, {}});
-  worker_->on_message(on_message, this);
+  worker_->on_message(on_message, user_);
 }
 
 base::Status UcxLink::status_of(ucs_status_t status, int rank) const noexcept {
@@ -127,7 +127,7 @@ void UcxLink::on_error(void* argument, ucp_ep_h, ucs_status_t status) noexcept {
 
 ucs_status_t UcxLink::on_message(void* argument, const void* header, std::size_t header_bytes, void* data,
                                  std::size_t bytes, const ucp_am_recv_param_t* param) noexcept {
-  am::LinkUser& user = *static_cast<UcxLink*>(argument)->user_;
+  am::LinkUser& user = *static_cast<am::LinkUser*>(argument);
   // Ranks send eager messages with a Message as header; anything else isn't from a rank of this job.
   if (header_bytes != sizeof(Message) || (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     user.stranger(-1);
