@@ -11,14 +11,13 @@ using base::Status;
 
 /// Returns the call's peer; null: any source. Holds the lock, because the progress thread adds peers and fails
 /// operations.
-Messenger::Peer* Messenger::begin(const Call& call) {
+Peer* Messenger::begin(const Call& call) {
   const auto guard = hold();
   require_usable(call);
   return call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
 }
 
 void Messenger::send(const Call& call) {
-  using Entry = progress::Background::Entry;
   Peer& peer = *begin(call);
   if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
     const auto guard = hold();
@@ -28,7 +27,7 @@ void Messenger::send(const Call& call) {
   if (peer.revoked)
     throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
                 peer.world, call.bytes);
-  const progress::Background::Waiting waiting(fabric_.background, Entry::blocks);
+  const Waiting waiting(fabric_.background, Entry::blocks);
   Operation* operation = nullptr;
   {
     const auto guard = hold_always();
@@ -43,13 +42,13 @@ Request Messenger::isend(const Call& call) {
     const auto guard = hold();
     if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]] {
       wake(peer);
-      return Request::from_raw({nullptr, 0, call.name, source_index_, peer.world});
+      return Request::from_raw({nullptr, 0, call.name, source_index(), peer.world});
     }
   }
   if (peer.revoked)
     throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
                 peer.world, call.bytes);
-  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  const Visit visit(fabric_.background, true, Entry::starts);
   Operation& operation = start_send(call);
   return leave_in_flight(operation, call);
 }
@@ -64,7 +63,7 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
   const Header* record = nullptr;
   const auto arrived = [&]() noexcept {
     record = nullptr;
-    if (driven_ || is_kept()) return true;  // another thread's call during this wait has received a message
+    if (is_shared() || is_kept()) return true;  // another thread's call during this wait has received a message
     if (call.peer >= 0) {
       record = from->inbox.peek();
       return record != nullptr;
@@ -80,7 +79,7 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
   const int world = call.peer >= 0 ? from->world : -1;
   const base::WaitNote note{call.activity, world, 0, this, call.bytes};
   if (const Status waited = fabric_.waiter.until(note, arrived, fabric_.timeout); !waited.ok()) [[unlikely]] {
-    if (waited.code == Code::peer_failed || waited.code == Code::aborted) fail(waited);
+    if (waited.code == Code::peer_failed || waited.code == Code::aborted) fail_all(waited);
     throw_error(waited, call.name, world, call.bytes);
   }
   if (record == nullptr || kind_of(record->stamp) != Kind::eager || record->team != call.team.agreed_id ||
@@ -91,7 +90,7 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
   from->inbox.consume(record_bytes(record->payload));
   note_matched(*from, status.bytes);
   if (!busy_.empty()) [[unlikely]] {  // a put of the number of consumed bytes is in flight on a wire
-    const Visit visit(fabric_.background, true, progress::Background::Entry::blocks);
+    const Visit visit(fabric_.background, true, Entry::blocks);
     share();
   }
   return true;
@@ -99,9 +98,10 @@ bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& sta
 
 MessageStatus Messenger::recv(const Call& call) {
   Peer* const only = begin(call);
-  if (MessageStatus status; !driven_ && !memory::devices_present() && receive_at_once(call, only, status)) [[likely]]
+  if (MessageStatus status; !is_shared() && !memory::devices_present() && receive_at_once(call, only, status))
+      [[likely]]
     return status;
-  const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
+  const Waiting waiting(fabric_.background, Entry::blocks);
   Operation* operation = nullptr;
   {
     const auto guard = hold_always();
@@ -112,7 +112,7 @@ MessageStatus Messenger::recv(const Call& call) {
 
 Request Messenger::irecv(const Call& call, MessageStatus* status) {
   begin(call);
-  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  const Visit visit(fabric_.background, true, Entry::starts);
   Operation& operation = start_receive(call, status);
   return leave_in_flight(operation, call);
 }
@@ -162,8 +162,8 @@ bool Messenger::iprobe(const Call& call, MessageStatus& status) {
 
 MessageStatus Messenger::probe(const Call& call) {
   Peer* const only = begin(call);
-  std::optional<progress::Background::Waiting> waiting;
-  if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
+  std::optional<Waiting> waiting;
+  if (is_shared()) waiting.emplace(fabric_.background, Entry::blocks);
   MessageStatus status;
   bool is_hopeless = false;
   const auto arrived = [&]() noexcept {

@@ -16,9 +16,6 @@ using base::Status;
 
 namespace {
 
-/// A ticket consists of the run number of its operation (upper bits) and the operation's index + 1.
-constexpr unsigned index_bits = 24;
-constexpr std::uint64_t index_mask = (std::uint64_t{1} << index_bits) - 1;
 /// A rank that is in Runtime::close for this time sends nothing more. Its last messages may still be on the way.
 constexpr std::int64_t closing_limit_ns = 1'000'000'000;
 /// After this time without a record, and without a piece of a message, a wait is for the peer's call.
@@ -49,7 +46,8 @@ class MessageList {
 
 Messenger::Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
                      const Layout& layout)
-    : fabric_(world.fabric()),
+    : StartedOperations(world.fabric().waiter, world.fabric().tickets, world.fabric().background),
+      fabric_(world.fabric()),
       window_(*window),
       shared_window_(window),
       offset_(offset),
@@ -61,7 +59,7 @@ Messenger::Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore
   peers_.resize(ranks);
   senders_.reserve(ranks);
   busy_.reserve(ranks);
-  source_index_ = fabric_.tickets.add(*this);
+  enlist();
   fabric_.messages = this;
 }
 
@@ -69,10 +67,10 @@ Messenger::~Messenger() {
   {
     const auto guard = hold();
     end();
+    retire();
   }
   for (const auto& peer : peers_)
     while (peer != nullptr && !peer->unexpected.is_empty()) delete peer->unexpected.pop_front();
-  fabric_.tickets.remove(source_index_);
   if (fabric_.messages == this) fabric_.messages = nullptr;
 }
 
@@ -83,7 +81,7 @@ void Messenger::close() {
     return !busy_.empty() && failure_.ok();
   };
   if (is_needed()) {
-    const progress::Background::Waiting waiting(fabric_.background, progress::Background::Entry::blocks);
+    const Waiting waiting(fabric_.background, Entry::blocks);
     // A failure isn't reported here: the barrier of the close reports it.
     (void)fabric_.waiter.until(
         {base::Activity::closing}, [&]() noexcept { return !is_needed(); }, fabric_.timeout);
@@ -138,34 +136,10 @@ void Messenger::report_unreceived() noexcept {
   }
 }
 
-/// On return no operation accesses the caller's buffers. The puts in flight end: their sources are freed.
-void Messenger::end() noexcept {
-  if (failure_.ok()) failure_ = Status::failure(Code::closed, "the runtime is closed");
-  for (Slot& slot : slots_)
-    if (slot.operation != nullptr && slot.is_direct) rma::end_receive_into(window_, slot.direct);
-  slots_ = {};
-  slots_in_use_ = 0;
-  for (Operation* const send : putting_)
-    for (transport::Ticket& piece : send->pieces)
-      if (piece != transport::done) fabric_.tickets.abandon(send->peer->wire, std::exchange(piece, transport::done));
-  putting_.clear();
-  for (const auto& peer : peers_) {
-    if (peer == nullptr) continue;
-    for (const transport::Ticket put : peer->puts) fabric_.tickets.abandon(peer->wire, put);
-    if (peer->credit_put != transport::done) fabric_.tickets.abandon(peer->wire, peer->credit_put);
-    peer->puts.clear();
-    peer->credit_put = transport::done;
-    peer->busy = false;
-  }
-  busy_.clear();
-  in_flight_ = 0;
-  unshare();
-}
-
-void Messenger::fail(const Status& status) noexcept {
+/// On return no operation accesses the caller's buffers: their callers get this error, and may free them.
+void Messenger::fail_all(const Status& status) noexcept {
   if (!failure_.ok()) return;
   failure_ = status;
-  // The callers of operations in flight get this error and may free their buffers.
   for (Slot& slot : slots_)
     if (slot.operation != nullptr && slot.is_direct) {
       rma::end_receive_into(window_, slot.direct);
@@ -178,38 +152,27 @@ void Messenger::fail(const Status& status) noexcept {
   for (Peer* const peer : busy_) peer->busy = false;
   busy_.clear();
   in_flight_ = 0;
-  count_move();
+  count_moves();
 }
 
-// ---- the shared state
-
-std::unique_lock<std::mutex> Messenger::hold() const noexcept {
-  return driven_ ? hold_always() : std::unique_lock<std::mutex>();
-}
-std::unique_lock<std::mutex> Messenger::hold_always() const noexcept {
-  return fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock()) : std::unique_lock<std::mutex>();
-}
-
-void Messenger::share() {
-  if (driven_) return;
-  fabric_.background.add(*this);
-  try {
-    fabric_.waiter.add_progress(this);
-  } catch (...) {
-    fabric_.background.remove(*this);
-    throw;
+/// Also ends the puts of records and credits in flight: their sources are freed.
+void Messenger::end() noexcept {
+  fail_all(Status::failure(Code::closed, "the runtime is closed"));
+  slots_ = {};
+  slots_in_use_ = 0;
+  for (const auto& peer : peers_) {
+    if (peer == nullptr) continue;
+    for (const transport::Ticket put : peer->puts) fabric_.tickets.abandon(peer->wire, put);
+    if (peer->credit_put != transport::done) fabric_.tickets.abandon(peer->wire, peer->credit_put);
+    peer->puts.clear();
+    peer->credit_put = transport::done;
   }
-  driven_ = true;
+  unshare();
 }
 
-void Messenger::unshare() noexcept {
-  if (!driven_) return;
-  fabric_.waiter.remove_progress(this);
-  fabric_.background.remove(*this);
-  driven_ = false;
-}
+// ---- peers
 
-Messenger::Peer& Messenger::peer_of(int world) {
+Peer& Messenger::peer_of(int world) {
   std::unique_ptr<Peer>& place = peers_[static_cast<std::size_t>(world)];
   if (place != nullptr) [[likely]]
     return *place;
@@ -238,19 +201,11 @@ void Messenger::mark_busy(Peer& peer) noexcept {
   busy_.push_back(&peer);  // reserved
 }
 
-int Messenger::progress() noexcept {
-  if (!fabric_.background.is_running()) return step(By::owner);
-  const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
-  return guard.owns_lock() ? step(By::owner) : 0;  // otherwise the progress thread holds the lock and makes progress
-}
-
 int Messenger::step(By who) noexcept {
   if (!failure_.ok()) [[unlikely]]
     return 0;
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
-    fail(aborted);
+  if (has_job_failed()) [[unlikely]]
     return 1;
-  }
   by_owner_ = who == By::owner;
   const std::uint64_t before = moves();
   find_new_senders();
@@ -272,32 +227,47 @@ int Messenger::step(By who) noexcept {
 
 // ---- operations
 
-Messenger::Operation& Messenger::allocate() {
-  if (free_.empty()) {
-    operations_.push_back(std::make_unique<Operation>());
-    free_.reserve(operations_.size());
-    putting_.reserve(operations_.size());
-    operations_.back()->ticket = operations_.size();
-    free_.push_back(operations_.back().get());
+/// An operation of the call, which has copied a buffer that the host can't access.
+Operation& Messenger::open(const Call& call, bool is_send) {
+  share();
+  Operation& operation = take();
+  operation.is_send = is_send;
+  operation.is_held = true;
+  operation.data = static_cast<std::byte*>(call.data);
+  operation.bytes = call.bytes;
+  operation.team = call.team.agreed_id;
+  operation.tag = call.tag;
+  operation.peer = nullptr;
+  operation.outcome = {};
+  operation.got = {};
+  operation.got_from = -1;
+  operation.status = nullptr;
+  operation.copies.reset();
+  operation.total = operation.granted = operation.moved = 0;
+  operation.pieces = {};
+  try {
+    putting_.reserve(slots());
+    if (call.peer >= 0) operation.peer = &peer_of(call.team.world_rank(call.peer));
+    using device::HostCopies;
+    using device::Output;
+    if (is_send && device::need_host_copies(call.data, nullptr)) [[unlikely]] {
+      operation.copies =
+          std::make_unique<HostCopies>(fabric_, call.name, call.data, call.bytes, nullptr, 0, Output::unchanged);
+      rma::require(fabric_, operation.copies->take(), {call.name, operation.peer->world, 0, call.bytes, true});
+      operation.data = static_cast<std::byte*>(const_cast<void*>(operation.copies->in()));
+    } else if (!is_send && device::need_host_copies(nullptr, call.data)) [[unlikely]] {
+      operation.copies =
+          std::make_unique<HostCopies>(fabric_, call.name, nullptr, 0, call.data, call.bytes, Output::parts);
+      rma::require(fabric_, operation.copies->take(), {call.name, -1, 0, call.bytes, true});
+      operation.data = static_cast<std::byte*>(operation.copies->out());
+    }
+  } catch (...) {
+    operation.copies.reset();
+    give_back(operation);
+    unshare_if_idle();
+    throw;
   }
-  Operation& taken = *free_.back();
-  free_.pop_back();
-  taken.ticket += std::uint64_t{1} << index_bits;
-  taken.outcome = {};
-  taken.is_held = true;
-  taken.status = nullptr;
-  taken.got = {};
-  taken.got_from = -1;
-  taken.total = taken.granted = taken.moved = 0;
-  taken.pieces = {};
-  return taken;
-}
-
-Messenger::Operation* Messenger::find(std::uint64_t ticket) const noexcept {
-  const std::uint64_t index = (ticket & index_mask) - 1;
-  if (index >= operations_.size()) return nullptr;
-  Operation* const found = operations_[index].get();
-  return found->ticket == ticket && found->is_under_way() ? found : nullptr;
+  return operation;
 }
 
 void Messenger::finish(Operation& operation, const Status& status) noexcept {
@@ -309,39 +279,19 @@ void Messenger::finish(Operation& operation, const Status& status) noexcept {
   operation.copies.reset();
   operation.stage = Stage::over;
   --in_flight_;
-  count_move();
-  if (operation.outcome.ok() && !operation.is_held) free_.push_back(&operation);  // reserved
+  count_moves();
+  if (operation.outcome.ok() && !operation.is_held) give_back(operation);
 }
 
 void Messenger::release(Operation& operation) noexcept {
   operation.outcome = {};  // a copy of its request may be tested again
-  free_.push_back(&operation);
+  give_back(operation);
 }
 
-Messenger::Operation& Messenger::start_send(const Call& call) {
-  Peer& peer = peer_of(call.team.world_rank(call.peer));
-  Operation& send = allocate();
-  try {
-    send.copies.reset();
-    send.data = static_cast<std::byte*>(call.data);
-    if (device::need_host_copies(call.data, nullptr)) [[unlikely]] {
-      send.copies = std::make_unique<device::HostCopies>(fabric_, call.name, call.data, call.bytes, nullptr, 0,
-                                                         device::Output::unchanged);
-      rma::require(fabric_, send.copies->take(), {call.name, peer.world, 0, call.bytes, true});
-      send.data = static_cast<std::byte*>(const_cast<void*>(send.copies->in()));
-    }
-    share();
-  } catch (...) {
-    send.copies.reset();
-    free_.push_back(&send);
-    throw;
-  }
-  send.is_send = true;
-  send.bytes = call.bytes;
-  send.team = call.team.agreed_id;
+Operation& Messenger::start_send(const Call& call) {
+  Operation& send = open(call, true);
+  Peer& peer = *send.peer;
   send.source = call.team.rank();
-  send.tag = call.tag;
-  send.peer = &peer;
   send.stage = Stage::queued;
   send.remote = {send.ticket, 0, 0, 0};
   if (call.bytes > payload_max_ && peer.area != nullptr) {
@@ -357,35 +307,14 @@ Messenger::Operation& Messenger::start_send(const Call& call) {
   return send;
 }
 
-Messenger::Operation& Messenger::start_receive(const Call& call, MessageStatus* status) {
-  Peer* const only = call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
-  Operation& receive = allocate();
-  try {
-    receive.copies.reset();
-    receive.data = static_cast<std::byte*>(call.data);
-    if (device::need_host_copies(nullptr, call.data)) [[unlikely]] {
-      receive.copies = std::make_unique<device::HostCopies>(fabric_, call.name, nullptr, 0, call.data, call.bytes,
-                                                            device::Output::parts);
-      rma::require(fabric_, receive.copies->take(), {call.name, -1, 0, call.bytes, true});
-      receive.data = static_cast<std::byte*>(receive.copies->out());
-    }
-    share();
-  } catch (...) {
-    receive.copies.reset();
-    free_.push_back(&receive);
-    throw;
-  }
-  receive.is_send = false;
-  receive.bytes = call.bytes;
-  receive.team = call.team.agreed_id;
-  receive.tag = call.tag;
-  receive.peer = only;
+Operation& Messenger::start_receive(const Call& call, MessageStatus* status) {
+  Operation& receive = open(call, false);
   receive.status = status;
   receive.order = ++orders_;
   receive.stage = Stage::posted;
   ++in_flight_;
   by_owner_ = true;
-  if (Unexpected* const found = find_unexpected(only, {receive.team, receive.tag})) {
+  if (Unexpected* const found = find_unexpected(receive.peer, {receive.team, receive.tag})) {
     Peer& from = *peers_[static_cast<std::size_t>(found->envelope.world)];
     from.unexpected.remove(*found);
     --unexpected_;
@@ -393,7 +322,7 @@ Messenger::Operation& Messenger::start_receive(const Call& call, MessageStatus* 
     deliver(receive, from, owned->envelope, owned->data.get(), owned->arrived);
     return receive;
   }
-  (only != nullptr ? only->posted : posted_any_).push_back(receive);
+  (receive.peer != nullptr ? receive.peer->posted : posted_any_).push_back(receive);
   step(By::owner);
   return receive;
 }
@@ -524,7 +453,7 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
     const auto guard = hold();
     const MessageStatus got = operation.got;
     failed_ = {waited.ok() && outcome.code == Code::mismatch, operation.bytes, got, operation.got_from};
-    if (status.code == Code::peer_failed || status.code == Code::aborted) fail(status);
+    if (status.code == Code::peer_failed || status.code == Code::aborted) fail_all(status);
     cancel(operation);
     if (!operation.is_under_way()) release(operation);
     unshare_if_idle();
@@ -534,20 +463,8 @@ MessageStatus Messenger::wait_for(const Call& call, Operation& operation) {
   throw_error(status, call.name, world, call.bytes);
 }
 
-Status Messenger::test(std::uint64_t ticket) noexcept {
-  const Visit visit(fabric_.background, driven_, progress::Background::Entry::asks);
-  if (!visit) return Status::in_progress();  // the progress thread holds the lock, and a test never waits
+Status Messenger::outcome_of(Operation& operation, std::uint64_t ticket) noexcept {
   failed_ = {};
-  Operation& operation = *operations_[(ticket & index_mask) - 1];
-  const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.is_under_way(); };
-  for (int look = 0; look < 2 && !over(); ++look) {
-    if (!failure_.ok()) return failure_;
-    step(By::owner);
-    if (look == 0 && !over())
-      for (const auto& wire : fabric_.wires) wire->progress();
-  }
-  if (!over()) return failure_.ok() ? Status::in_progress() : failure_;
-  unshare_if_idle();
   if (operation.ticket != ticket) return {};
   const Status outcome = operation.outcome;
   failed_ = {outcome.code == Code::mismatch, operation.bytes, operation.got, operation.got_from};
@@ -555,29 +472,22 @@ Status Messenger::test(std::uint64_t ticket) noexcept {
   return outcome;
 }
 
-void Messenger::abandon(std::uint64_t ticket) noexcept {
-  const auto guard = hold();
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
-  Operation* const operation = find(ticket);
-  if (operation == nullptr || operation->stage != Stage::posted) return;
-  cancel(*operation);
-  release(*operation);
+void Messenger::give_up(Operation& operation) noexcept {
+  if (operation.stage != Stage::posted) return;
+  cancel(operation);
+  release(operation);
   unshare_if_idle();
 }
 
-void Messenger::dropped(std::uint64_t ticket, const char* call) noexcept {
-  const auto guard = hold();
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
-  const Operation* const operation = failure_.ok() ? find(ticket) : nullptr;
-  if (operation == nullptr) return;
+Status Messenger::abort_dropped(const Operation& operation, const char* call) noexcept {
   try {
-    const std::string peer = operation->peer != nullptr ? fmt::format("rank {}", operation->peer->world) : "any rank";
-    const std::string tag = operation->tag != any_tag ? fmt::format("tag {}", operation->tag) : "any tag";
-    const std::string what = fmt::format("{} {} {} with {} and {}{} bytes", call, operation->is_send ? "to" : "from",
-                                         peer, tag, operation->is_send ? "" : "up to ", operation->bytes);
-    fail(rma::abort_dropped(fabric_, what));
+    const std::string peer = operation.peer != nullptr ? fmt::format("rank {}", operation.peer->world) : "any rank";
+    const std::string tag = operation.tag != any_tag ? fmt::format("tag {}", operation.tag) : "any tag";
+    return rma::abort_dropped(
+        fabric_, fmt::format("{} {} {} with {} and {}{} bytes", call, operation.is_send ? "to" : "from", peer, tag,
+                             operation.is_send ? "" : "up to ", operation.bytes));
   } catch (const std::exception&) {  // no memory for the text
-    fail(rma::abort_dropped(fabric_, call));
+    return rma::abort_dropped(fabric_, call);
   }
 }
 
@@ -663,7 +573,7 @@ Request Messenger::leave_in_flight(Operation& operation, const Call& call) {
     unshare_if_idle();
   }
   return Request::from_raw(
-      {shared_window_.lock().get(), is_over ? 0 : operation.ticket, call.name, source_index_, world});
+      {shared_window_.lock().get(), is_over ? 0 : operation.ticket, call.name, source_index(), world});
 }
 
 void Messenger::require_usable(const Call& call) const {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,7 @@
 #include "runtime/p2p/layout.hpp"
 #include "runtime/p2p/matching.hpp"
 #include "runtime/p2p/ring.hpp"
-#include "runtime/progress/background.hpp"
-#include "runtime/progress/tickets.hpp"
+#include "runtime/progress/started_operations.hpp"
 #include "runtime/rma/begin.hpp"
 #include "runtime/rma/team_core.hpp"
 #include "runtime/rma/window_core.hpp"
@@ -26,6 +24,89 @@
 namespace hmc::p2p {
 
 using Call = rma::MessageCall;
+
+enum class Stage : std::uint8_t {
+  queued,     ///< a send that waits for room for its header
+  sending,    ///< a rendezvous send that waits for room for further pieces
+  published,  ///< a rendezvous send that waits for an answer
+  posted,     ///< a receive without a message
+  arriving,   ///< a receive whose message arrives in pieces through the ring
+  granting,   ///< a receive whose message arrives in pieces through slots
+  over,
+};
+
+struct Peer;
+
+/// A send or receive in flight.
+struct Operation {
+  Stage stage = Stage::over;
+  bool is_send = false;
+  bool is_held = false;  ///< the call that has started it releases it; else its completion, or the test of a failure
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  std::uint32_t team = 0;
+  std::int32_t source = -1;  ///< send: this rank in the team
+  std::int32_t tag = 0;
+  Peer* peer = nullptr;  ///< null: a receive from any source
+  std::uint64_t ticket = 0;
+  std::uint64_t order = 0;  ///< of posted receives
+  base::Status outcome;
+  MessageStatus got;
+  int got_from = -1;  ///< world rank
+  MessageStatus* status = nullptr;
+  std::unique_ptr<device::HostCopies> copies;
+  Remote remote{};            ///< send: where the bytes are; arriving, granting: of the matched message
+  std::uint64_t total = 0;    ///< bytes of the matched message
+  std::uint64_t granted = 0;  ///< of these: may be sent in pieces
+  std::uint64_t moved = 0;    ///< of these: were sent, or have arrived
+  std::array<transport::Ticket, 2 * Layout::slots> pieces{};  ///< puts in flight
+  Operation* next = nullptr;
+  bool is_under_way() const noexcept { return stage != Stage::over; }
+};
+
+/// An answer to a peer.
+struct Control {
+  Kind kind;
+  std::uint64_t bytes;
+  std::array<std::uint64_t, 4> words;
+};
+
+/// What this rank knows of another rank, from the first message on.
+struct Peer {
+  int world = -1;
+  std::byte* area = nullptr;  ///< the peer's Layout, if this rank can store into it
+  transport::Channel* channel = nullptr;
+  int wire = 0;
+  bool announced = false;
+  bool busy = false;  ///< in busy_
+  bool revoked = false;
+  // to the peer
+  RingWriter ring;
+  std::unique_ptr<std::byte[]> copy_of_ring;  ///< from which the wire puts
+  std::uint64_t sent_cost = 0;                ///< of all eager messages and early bytes
+  std::uint64_t matched_cost = 0;             ///< of those that the peer has matched, as far as known
+  Fifo<Operation> waiting;
+  std::vector<Control> controls;
+  std::vector<transport::Ticket> puts;  ///< of records, in flight on the wire
+  // from the peer
+  RingReader inbox;
+  std::uint64_t matched = 0, returned_matched = 0;
+  std::uint64_t credit = 0;  ///< source of a put on the wire: `matched`
+  transport::Ticket credit_put = transport::done;
+  Fifo<Unexpected> unexpected;
+  Fifo<Operation> posted;
+  Fifo<Operation> arriving;
+};
+
+/// A slot of this rank, for a piece from another node.
+struct Slot {
+  Operation* operation = nullptr;  ///< null: free
+  std::uint64_t at = 0;            ///< in the message
+  std::uint64_t bytes = 0;
+  std::uint64_t stamp = 0;
+  bool is_direct = false;
+  rma::DirectReceive direct;
+};
 
 /// Sends.
 ///  - eager: the bytes go into the receiver's ring with the header. The send is complete.
@@ -37,20 +118,12 @@ using Call = rma::MessageCall;
 /// without a receive out of the ring, so a ring never blocks a later message that has a receive. Their memory is
 /// bounded: if the eager messages that no receive has matched exceed a budget per pair, the sender chooses rendezvous.
 ///
-/// Progress. A blocking call without operations in flight takes no lock. Operations in flight progress in every wait of
-/// this rank, in tests of their requests, and in the progress thread.
+/// Progress and threads: see StartedOperations. A blocking call without operations in flight takes no lock.
 ///
 /// Failure. After a death or an abort all operations end, and all later calls throw that error. After a timeout of a
 /// rendezvous send the pair has failed in this direction, because the receiver may be reading the buffer, or has a part
 /// of the message.
-///
-/// Threads: as ScheduleTeam: one, plus the progress thread while `driven_` is true. Then public functions take
-/// Background's lock, and private functions require it.
-class Messenger final : public rma::Messages,
-                        public base::Progress,
-                        public progress::TicketSource,
-                        public progress::Started,
-                        public base::Watch {
+class Messenger final : public rma::Messages, public progress::StartedOperations<Operation>, public base::Watch {
  public:
   /// `window`: of the world; it has this rank's Layout at `offset`, and outlives this object.
   Messenger(rma::TeamCore& world, const std::shared_ptr<rma::WindowCore>& window, std::uint64_t offset,
@@ -70,20 +143,12 @@ class Messenger final : public rma::Messages,
   bool iprobe(const Call& call, MessageStatus& status) override;
 
   // ---- for waits, requests and the progress thread
-  int progress() noexcept override;
   bool is_quick() const noexcept override { return true; }
-  base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t) noexcept override {}
-  // Relaxed: callers only check if the count changes. test() orders the access to the data.
-  std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   std::string text_at_timeout() override { return text_of_unmatched(); }
   base::Watch* watch() noexcept override { return this; }
   bool is_transfer() const noexcept override { return true; }
-  /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use, except
-  /// after a death or an abort.
-  void abandon(std::uint64_t ticket) noexcept override;
-  void dropped(std::uint64_t ticket, const char* call) noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override { return in_flight_ > 0 || !busy_.empty(); }
   bool waits_for_stream() const noexcept override { return false; }
@@ -91,92 +156,15 @@ class Messenger final : public rma::Messages,
   base::Status look(const base::WaitNote& note, std::int64_t now) noexcept override;
 
  private:
-  using Visit = progress::Background::Visit;
-  enum class Stage : std::uint8_t {
-    queued,     ///< a send that waits for room for its header
-    sending,    ///< a rendezvous send that waits for room for further pieces
-    published,  ///< a rendezvous send that waits for an answer
-    posted,     ///< a receive without a message
-    arriving,   ///< a receive whose message arrives in pieces through the ring
-    granting,   ///< a receive whose message arrives in pieces through slots
-    over,
-  };
-  struct Peer;
-  struct Operation {
-    Stage stage = Stage::over;
-    bool is_send = false;
-    bool is_held = false;  ///< the call that has started it releases it; else its completion, or the test of a failure
-    std::byte* data = nullptr;
-    std::size_t bytes = 0;
-    std::uint32_t team = 0;
-    std::int32_t source = -1;  ///< send: this rank in the team
-    std::int32_t tag = 0;
-    Peer* peer = nullptr;  ///< null: a receive from any source
-    std::uint64_t ticket = 0;
-    std::uint64_t order = 0;  ///< of posted receives
-    base::Status outcome;
-    MessageStatus got;
-    int got_from = -1;  ///< world rank
-    MessageStatus* status = nullptr;
-    std::unique_ptr<device::HostCopies> copies;
-    Remote remote{};            ///< send: where the bytes are; arriving, granting: of the matched message
-    std::uint64_t total = 0;    ///< bytes of the matched message
-    std::uint64_t granted = 0;  ///< of these: may be sent in pieces
-    std::uint64_t moved = 0;    ///< of these: were sent, or have arrived
-    std::array<transport::Ticket, 2 * Layout::slots> pieces{};  ///< puts in flight
-    Operation* next = nullptr;
-    bool is_under_way() const noexcept { return stage != Stage::over; }
-  };
-  struct Control {
-    Kind kind;
-    std::uint64_t bytes;
-    std::array<std::uint64_t, 4> words;
-  };
-  struct Peer {
-    int world = -1;
-    std::byte* area = nullptr;  ///< the peer's Layout, if this rank can store into it
-    transport::Channel* channel = nullptr;
-    int wire = 0;
-    bool announced = false;
-    bool busy = false;  ///< in busy_
-    bool revoked = false;
-    // to the peer
-    RingWriter ring;
-    std::unique_ptr<std::byte[]> copy_of_ring;  ///< from which the wire puts
-    std::uint64_t sent_cost = 0;                ///< of all eager messages and early bytes
-    std::uint64_t matched_cost = 0;             ///< of those that the peer has matched, as far as known
-    Fifo<Operation> waiting;
-    std::vector<Control> controls;
-    std::vector<transport::Ticket> puts;  ///< of records, in flight on the wire
-    // from the peer
-    RingReader inbox;
-    std::uint64_t matched = 0, returned_matched = 0;
-    std::uint64_t credit = 0;  ///< source of a put on the wire: `matched`
-    transport::Ticket credit_put = transport::done;
-    Fifo<Unexpected> unexpected;
-    Fifo<Operation> posted;
-    Fifo<Operation> arriving;
-  };
-  struct Slot {
-    Operation* operation = nullptr;  ///< null: free
-    std::uint64_t at = 0;            ///< in the message
-    std::uint64_t bytes = 0;
-    std::uint64_t stamp = 0;
-    bool is_direct = false;
-    rma::DirectReceive direct;
-  };
-
-  std::unique_lock<std::mutex> hold() const noexcept;
-  std::unique_lock<std::mutex> hold_always() const noexcept;
-  void share();
-  void unshare() noexcept;
-  void unshare_if_idle() noexcept {
-    if (!goes_on()) unshare();
-  }
-  void count_move() noexcept { moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  const base::Status& failed_by() const noexcept override { return failure_; }
+  void fail_all(const base::Status& status) noexcept override;
+  bool is_idle() const noexcept override { return !goes_on(); }
+  base::Status outcome_of(Operation& operation, std::uint64_t ticket) noexcept override;
+  /// Cancels a receive that no message has matched. Any other operation continues, and its buffer stays in use.
+  void give_up(Operation& operation) noexcept override;
+  base::Status abort_dropped(const Operation& operation, const char* call) noexcept override;
   Peer& peer_of(int world);
   void mark_busy(Peer& peer) noexcept;
-  void fail(const base::Status& status) noexcept;
   void require_usable(const Call& call) const;
   Peer* begin(const Call& call);
 
@@ -214,10 +202,9 @@ class Messenger final : public rma::Messages,
   int receive_slots() noexcept;
 
   // operations
-  Operation& allocate();
+  Operation& open(const Call& call, bool is_send);
   Operation& start_send(const Call& call);
   Operation& start_receive(const Call& call, MessageStatus* status);
-  Operation* find(std::uint64_t ticket) const noexcept;
   std::string text_of_unmatched();
   bool is_stuck(const Peer* only, const rma::TeamCore& team) const noexcept;
   base::Status complete_puts() noexcept;
@@ -242,10 +229,8 @@ class Messenger final : public rma::Messages,
 
   std::vector<std::unique_ptr<Peer>> peers_;  // by world rank; null: no message yet
   std::vector<Peer*> senders_;                // peers that have announced a message
-  std::size_t next_sender_ = 0;  // in senders_: where a receive from any source starts, so that all get a turn
-  std::vector<Peer*> busy_;      // peers with records to send, or puts in flight
-  std::vector<std::unique_ptr<Operation>> operations_;
-  std::vector<Operation*> free_;
+  std::size_t next_sender_ = 0;      // in senders_: where a receive from any source starts, so that all get a turn
+  std::vector<Peer*> busy_;          // peers with records to send, or puts in flight
   std::vector<Operation*> putting_;  // sends with puts of pieces in flight
   Fifo<Operation> posted_any_;
   Fifo<Operation> wanting_slots_;
@@ -255,10 +240,7 @@ class Messenger final : public rma::Messages,
   std::uint64_t orders_ = 0;
   std::size_t unexpected_ = 0;
   std::size_t in_flight_ = 0;
-  std::atomic<std::uint64_t> moves_{0};  // one writer at a time
-  bool driven_ = false;                  // registered with the waiter and the background thread; written by the owner
   bool by_owner_ = true;
-  int source_index_ = 0;
   base::Status failure_;
 
   // Of the operation whose failure is being reported.

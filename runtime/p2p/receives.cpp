@@ -27,7 +27,7 @@ void Messenger::find_new_senders() noexcept {
     try {
       senders_.push_back(&peer_of(rank));
     } catch (const std::bad_alloc&) {
-      return fail(Status::failure(Code::out_of_memory, "no memory for a sender", rank));
+      return fail_all(Status::failure(Code::out_of_memory, "no memory for a sender", rank));
     }
   }
 }
@@ -57,13 +57,13 @@ int Messenger::receive_from(Peer& peer) noexcept {
       }
     }
     peer.inbox.consume(bytes);
-    count_move();
+    count_moves();
     if (peer.inbox.unreleased() >= peer.inbox.bytes() / 4) return_credit(peer);
   }
   return records;
 }
 
-Messenger::Operation* Messenger::match_posted(Peer& peer, const Envelope& message) noexcept {
+Operation* Messenger::match_posted(Peer& peer, const Envelope& message) noexcept {
   const auto fits = [&](const Operation& receive) noexcept {
     return Wanted{receive.team, receive.tag}.matches(message);
   };
@@ -108,7 +108,7 @@ void Messenger::take_message(Peer& peer, const Header& record) noexcept {
     peer.unexpected.push_back(*kept.release());
     ++unexpected_;
   } catch (const std::bad_alloc&) {
-    fail(Status::failure(Code::out_of_memory, "no memory for an unexpected message", peer.world));
+    fail_all(Status::failure(Code::out_of_memory, "no memory for an unexpected message", peer.world));
   }
 }
 
@@ -150,14 +150,14 @@ void Messenger::return_credit(Peer& peer) noexcept {
       const Status status = fabric_.tickets.test(peer.wire, peer.credit_put);
       if (status.code == Code::in_progress) return;
       peer.credit_put = transport::done;
-      if (!status.ok()) return fail(status);
+      if (!status.ok()) return fail_all(status);
       if (peer.inbox.unreleased() == 0 && peer.returned_matched == peer.matched) return;
     }
     peer.credit = peer.matched;
     const Status status =
         peer.channel->put_signal(offset_ + line + offsetof(PairLine, matched), &peer.credit, sizeof peer.credit,
                                  offset_ + line + offsetof(PairLine, consumed), peer.inbox.release(), peer.credit_put);
-    if (!status.ok()) return fail(status);
+    if (!status.ok()) return fail_all(status);
     if (peer.credit_put != transport::done) mark_busy(peer);
   }
   peer.returned_matched = peer.matched;
@@ -284,7 +284,7 @@ int Messenger::receive_slots() noexcept {
     slot.is_direct = false;
     --slots_in_use_;
     ++received;
-    count_move();
+    count_moves();
     if (receive.moved == receive.total) finish(receive, {});
   }
   if (received > 0) give_slots();

@@ -25,7 +25,7 @@ void Messenger::put_word(Peer& peer, std::uint64_t offset, std::uint64_t value) 
   }
   transport::Ticket ticket = transport::done;
   const Status status = peer.channel->put_signal(0, nullptr, 0, offset_ + offset, value, ticket);
-  if (!status.ok()) return fail(status);
+  if (!status.ok()) return fail_all(status);
   if (ticket != transport::done) peer.puts.push_back(ticket);
 }
 
@@ -61,7 +61,7 @@ bool Messenger::write_record(Peer& peer, Kind kind, const Header& header, const 
     const Status status =
         peer.channel->put_signal(there + 8, here + 8, is_cleared ? record : record - 8, there, stamp, ticket);
     if (!status.ok()) {
-      fail(status);
+      fail_all(status);
       return true;
     }
     if (ticket != transport::done) peer.puts.push_back(ticket);
@@ -119,7 +119,7 @@ bool Messenger::push_header(Peer& peer, Operation& send) noexcept {
   if (send.remote.early > 0) peer.sent_cost += send.remote.early + message_cost;
   send.granted = send.remote.early;
   send.stage = Stage::sending;
-  count_move();
+  count_moves();
   return true;
 }
 
@@ -132,7 +132,7 @@ bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
                       send.data + send.moved))
       return false;
     send.moved += bytes;
-    count_move();
+    count_moves();
   }
   peer.waiting.pop_front();
   if (send.stage == Stage::queued || (send.moved == send.bytes && send.bytes > 0))
@@ -162,7 +162,7 @@ int Messenger::push(Peer& peer) noexcept {
     const Control& control = peer.controls[done];
     if (!write_record(peer, control.kind, {0, 0, -1, -1, sizeof control.words, control.bytes}, control.words.data()))
       break;
-    count_move();
+    count_moves();
   }
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<std::ptrdiff_t>(done));
   while (peer.controls.empty() && !peer.waiting.is_empty() && failure_.ok())
@@ -175,10 +175,10 @@ int Messenger::push(Peer& peer) noexcept {
     if (status.code == Code::in_progress) break;
     if (!status.ok()) {
       peer.puts[complete] = transport::done;
-      fail(status);
+      fail_all(status);
       break;
     }
-    count_move();
+    count_moves();
   }
   peer.puts.erase(peer.puts.begin(), peer.puts.begin() + static_cast<std::ptrdiff_t>(complete));
   if (peer.credit_put != transport::done) return_credit(peer);
@@ -189,7 +189,7 @@ void Messenger::answer(Peer& peer, const Control& control) noexcept {
   try {
     peer.controls.push_back(control);
   } catch (const std::bad_alloc&) {
-    return fail(Status::failure(Code::out_of_memory, "no memory for an answer"));
+    return fail_all(Status::failure(Code::out_of_memory, "no memory for an answer"));
   }
   mark_busy(peer);
   push(peer);
@@ -204,7 +204,7 @@ void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* 
   const std::byte* const from = send->data + words[1];
   // The receiver may grant a slot again before this rank has seen the end of the slot's last put.
   while (std::ranges::find(send->pieces, transport::done) == send->pieces.end()) {
-    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail(aborted);
+    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) return fail_all(aborted);
     complete_pieces();
     if (!failure_.ok()) return;
   }
@@ -212,7 +212,7 @@ void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* 
   transport::Ticket ticket = transport::done;
   const Status status = peer.channel->put_signal(offset_ + layout_.slot(slot), from, grant.bytes,
                                                  offset_ + layout_.slot_signal(slot), words[3], ticket);
-  if (!status.ok()) return fail(status);
+  if (!status.ok()) return fail_all(status);
   if (ticket != transport::done) {
     *std::ranges::find(send->pieces, transport::done) = ticket;
     if (std::ranges::find(putting_, send) == putting_.end()) putting_.push_back(send);  // reserved
@@ -236,10 +236,10 @@ int Messenger::complete_pieces() noexcept {
       }
       piece = transport::done;
       if (!status.ok()) {
-        fail(status);
+        fail_all(status);
         return 1;
       }
-      count_move();
+      count_moves();
     }
     if (is_left) continue;
     putting_[i--] = putting_.back();
