@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <new>
 #include <vector>
 
@@ -45,7 +44,7 @@ class Ledger {
 /// Stores some hundred of the last calls, plus the number of calls in flight. No other rank can wait in an older call,
 /// because the guards (see Numbering) and the slots of boards limit how far a rank can be ahead of the others.
 ///
-/// Threads: the owner. While `shared` is set, the progress thread too; both then hold that lock.
+/// Threads: one at a time. ScheduleTeam holds its lock during calls.
 class History {
  public:
   void add(Signature signature) noexcept {
@@ -60,13 +59,6 @@ class History {
   void count_in(std::atomic<std::uint64_t>& ranks_calls) noexcept { ranks_calls_ = &ranks_calls; }
   /// Publishes later calls in this ledger; null: in none.
   void show_in(Ledger* ledger) noexcept { ledger_ = ledger != nullptr ? ledger : &nobodys_; }
-  /// Called by the owner without the lock. Returns the word that includes this call.
-  std::uint64_t add_alone(Signature signature) noexcept {
-    if (shared != nullptr) [[unlikely]]
-      return add_shared(signature);
-    add(signature);
-    return word_;
-  }
   /// Keeps enough entries for this many calls in flight. Each may be a plan's.
   void make_room(std::size_t under_way) noexcept {
     if (2 * under_way + remembered <= entries_.size()) [[likely]]
@@ -91,15 +83,8 @@ class History {
   /// The team has failed: no further collective may begin. Relaxed: if a thread reads the old value, it begins a call
   /// and gets the failure there.
   std::atomic<bool> is_over{false};
-  /// Set by the owner while the progress thread may execute operations.
-  std::mutex* shared = nullptr;
 
  private:
-  [[gnu::cold, gnu::noinline]] std::uint64_t add_shared(Signature signature) noexcept {
-    const std::lock_guard guard(*shared);
-    add(signature);
-    return word_;
-  }
   void append(Signature signature) noexcept {
     word_ = (word_ ^ signature.word()) * 0x9e3779b97f4a7c15U;
     word_ ^= word_ >> 32;

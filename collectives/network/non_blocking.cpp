@@ -12,37 +12,14 @@ namespace hmc::collectives {
 
 using base::Status;
 
-namespace {
-
-/// A ticket consists of the run number of its operation (upper bits) and the operation's index + 1.
-constexpr unsigned index_bits = 20;
-
-}  // namespace
-
-Operation& ScheduleTeam::allocate_operation() {
-  if (free_.empty()) {
-    operations_.push_back(std::make_unique<Operation>(arena_));
-    Operation& added = *operations_.back();
-    added.ticket = operations_.size();
-    free_.reserve(operations_.size());
-    active_.reserve(operations_.size() + 1);
-    return added;
-  }
-  Operation& taken = *free_.back();
-  free_.pop_back();
-  taken.plan_number = 0;
-  return taken;
-}
-
-/// Starts an operation. Requires an earlier share(), so that no step can fail. Reserves all turns of the operation, so
-/// that turns are in call order on every rank; see Numbering.
+/// Starts an operation. Requires an earlier make_room(), so that no step can fail. Reserves all turns of the operation,
+/// so that turns are in call order on every rank; see Numbering.
 Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
   record_call(operation, operation.args().signature);
   operation.start(false);
   operation.numbers = numbers_;
   for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
   operation.turn = operation.numbers.next(operation.history, false);
-  operation.ticket += std::uint64_t{1} << index_bits;
   operation.under_way = true;
   ticket = operation.ticket;
   active_.push_back(&operation);
@@ -53,18 +30,18 @@ Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept
 
 Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
                            std::unique_ptr<device::HostCopies> copies, std::unique_ptr<StreamPosition> place) noexcept {
-  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  const Visit visit(fabric_.background, true, Entry::starts);
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
   try {
-    Operation& operation = allocate_operation();
+    make_room();
+    Operation& operation = take(arena_);
+    operation.plan_number = 0;
     if (const Status status = prepare(operation, args); !status.ok()) {
-      free_.push_back(&operation);
+      give_back(operation);
+      unshare_if_idle();
       return status;
     }
-    free_.push_back(&operation);  // stays free if share() throws
-    share();
-    free_.pop_back();
     operation.copies = std::move(copies);
     operation.place = std::move(place);
     return begin(operation, ticket);
@@ -91,31 +68,13 @@ void ScheduleTeam::finish_operation(Operation& operation) noexcept {
 /// it isn't reused.
 void ScheduleTeam::free_operation(Operation& operation) noexcept {
   operation.copies.reset();
-  if (operation.lost.ok()) free_.push_back(&operation);
-}
-
-Status ScheduleTeam::test(std::uint64_t ticket) noexcept {
-  const Visit visit(fabric_.background, driven_, progress::Background::Entry::asks);
-  if (!visit) return Status::in_progress();  // the progress thread holds the lock, and a test never waits
-  const std::size_t index = (ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1;
-  const Operation& operation = *operations_[index];
-  const auto over = [&]() noexcept { return operation.ticket != ticket || !operation.under_way; };
-  for (int look = 0; look < 2; ++look) {
-    if (over()) return outcome_of(operation, ticket);
-    if (!failure_.ok()) return failure_.status();
-    step(By::owner);
-    if (look == 0 && !over())
-      for (const auto& wire : fabric_.wires) wire->progress();
-  }
-  if (over()) return outcome_of(operation, ticket);
-  return failure_.ok() ? Status::in_progress() : failure_.status();
+  if (operation.lost.ok()) give_back(operation);
 }
 
 /// Three failures affect only one call, and the team stays usable: mismatched counts of an alltoallv, a wrong `largest`
 /// of one, and an output that couldn't be copied to this rank's device. Called outside of the waiter's loop over its
 /// progress sources.
-Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket) noexcept {
-  if (active_.empty()) unshare();
+Status ScheduleTeam::outcome_of(Operation& operation, std::uint64_t ticket) noexcept {
   count_mismatch_ = operation.count_mismatch_ticket == ticket ? &operation : nullptr;
   wrong_largest_ = operation.wrong_largest_ticket == ticket ? &operation : nullptr;
   if (count_mismatch_ != nullptr) return Status::failure(Code::mismatch, "counts don't match");
@@ -125,30 +84,18 @@ Status ScheduleTeam::outcome_of(const Operation& operation, std::uint64_t ticket
 
 void ScheduleTeam::expired(std::uint64_t ticket) noexcept {
   const auto guard = hold();
-  const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
+  const Operation& operation = operation_of(ticket);
   fail_locked(Status::failure(Code::timeout, "the deadline passed", arena_.world(awaited_by(operation))),
               operation.call_number);
 }
 
-void ScheduleTeam::abandon(std::uint64_t) noexcept {
-  const auto guard = hold();  // with the lock held, the thread isn't in a step
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) fail_locked(aborted);
-}
-
-void ScheduleTeam::dropped(std::uint64_t ticket, const char* call) noexcept {
-  const auto guard = hold();
-  if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) {
-    fail_locked(aborted);
-    return;
-  }
-  const Operation& operation = *operations_[(ticket & ((std::uint64_t{1} << index_bits) - 1)) - 1];
-  if (!failure_.ok() || operation.ticket != ticket || !operation.under_way) return;
+Status ScheduleTeam::abort_dropped(const Operation& operation, const char* call) noexcept {
   try {
     const std::string team = team_.is_world() ? "the world" : fmt::format("a team, as its rank {}", rank_);
-    const std::string what = fmt::format("{} on {} of {} ranks", operation.args().signature.text(), team, size_);
-    fail_locked(rma::abort_dropped(fabric_, what));
+    return rma::abort_dropped(fabric_,
+                              fmt::format("{} on {} of {} ranks", operation.args().signature.text(), team, size_));
   } catch (const std::exception&) {  // no memory for the text
-    fail_locked(rma::abort_dropped(fabric_, call));
+    return rma::abort_dropped(fabric_, call);
   }
 }
 
@@ -161,7 +108,7 @@ void ScheduleTeam::throw_failure(const Status& status, const char* operation) {
 }
 
 Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) const {
-  return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index_, -1});
+  return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index(), -1});
 }
 
 Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
@@ -169,10 +116,10 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
   const auto guard = hold();
   if (!failure_.ok()) return failure_.status();
   try {
-    Operation& taken = allocate_operation();
+    Operation& taken = take(arena_);
     Status status = prepare(taken, args);
     if (!status.ok()) {
-      free_.push_back(&taken);
+      give_back(taken);
       return status;
     }
     taken.keep_plans(plans_);
@@ -199,13 +146,14 @@ Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
 }
 
 Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
-  const Visit visit(fabric_.background, true, progress::Background::Entry::starts);
+  const Visit visit(fabric_.background, true, Entry::starts);
   if (const Status status = check_idle(operation); !status.ok()) return status;
   try {
-    share();
+    make_room();
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for a plan's run");
   }
+  renew(operation);
   return begin(operation, ticket);
 }
 

@@ -61,6 +61,7 @@ class Operation {
   // ---- non-blocking only
   std::uint64_t ticket = 0;  ///< of the current run
   bool under_way = false;
+  bool is_under_way() const noexcept { return under_way; }
   bool is_kept = false;                     ///< persistent: owned by a Plan, not reused after completion
   std::uint64_t plan_number = 0;            ///< of a Plan: counts the team's plans from 1; 0: not persistent
   std::uint64_t count_mismatch_ticket = 0;  ///< of the run whose counts didn't match

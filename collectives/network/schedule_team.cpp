@@ -15,7 +15,8 @@ using schedule::Call;
 
 ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector,
                            bool deterministic, const CreateMemory& create, std::size_t bulk, const PreparePart& prepare)
-    : team_(team),
+    : StartedOperations(team.fabric().waiter, team.fabric().tickets, team.fabric().background),
+      team_(team),
       fabric_(team.fabric()),
       rank_(team.rank()),
       size_(team.size()),
@@ -30,18 +31,14 @@ ScheduleTeam::ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, co
   history_.count_in(fabric_.waiter.page().activity(fabric_.waiter.local_index()).calls);
   active_.reserve(16);
   taken_.resize(schedule::algorithms().size());
-  // A request of a destroyed team never uses this index: its window is closed, which it checks first.
-  source_index_ = fabric_.tickets.add(*this);
+  enlist();
 }
 
 ScheduleTeam::~ScheduleTeam() {
-  {
-    const auto guard = hold();
-    // Abandon the operations while the sources of their puts still exist: the arena, host copies, the caller's buffers.
-    for (Operation* const operation : active_) operation->abandon();
-    unshare();
-  }
-  fabric_.tickets.remove(source_index_);
+  const auto guard = hold();
+  // Abandon the operations while the sources of their puts still exist: the arena, host copies, the caller's buffers.
+  for (Operation* const operation : active_) operation->abandon();
+  retire();
 }
 
 Status ScheduleTeam::drain() noexcept {
@@ -65,30 +62,17 @@ void ScheduleTeam::close() {
   arena_.close();
 }
 
-void ScheduleTeam::share() {
-  if (driven_) return;
-  fabric_.background.add(*this);
-  try {
-    fabric_.waiter.add_progress(this);
-  } catch (...) {
-    fabric_.background.remove(*this);
-    throw;
-  }
-  driven_ = true;
-  if (fabric_.background.allowed()) history_.shared = &fabric_.background.lock();
-}
-
-void ScheduleTeam::unshare() noexcept {
-  if (!driven_) return;
-  fabric_.waiter.remove_progress(this);
-  fabric_.background.remove(*this);
-  history_.shared = nullptr;
-  driven_ = false;
-}
-
-void ScheduleTeam::unshare_if_idle() noexcept {
+std::uint64_t ScheduleTeam::add_to_shared_history(Signature signature) noexcept {
   const auto guard = hold();
-  if (active_.empty()) unshare();
+  unshare_if_idle();  // started calls may be complete, and their requests destroyed
+  history_.add(signature);
+  return history_.word();
+}
+
+/// Called before a non-blocking operation starts: leaves room for it and for a blocking one. May throw bad_alloc.
+void ScheduleTeam::make_room() {
+  share();
+  if (active_.size() + 2 > active_.capacity()) active_.reserve(2 * active_.capacity());
 }
 
 std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
@@ -128,8 +112,8 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
 }
 
 Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
-  std::optional<progress::Background::Waiting> waiting;
-  if (driven_) waiting.emplace(fabric_.background, progress::Background::Entry::blocks);
+  std::optional<Waiting> waiting;
+  if (is_shared()) waiting.emplace(fabric_.background, Entry::blocks);
   if (const Status status = begin_blocking(args); !status.ok()) return status;
   const Status status = wait_for(blocking_);
   const auto guard = hold();
@@ -143,7 +127,7 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
     return failure_.status();
   if (const Status status = prepare(blocking_, args); !status.ok())  // only out_of_memory can differ between ranks
     return status.code == Code::out_of_memory ? fail_locked(status) : status;
-  if (active_.empty()) unshare();
+  unshare_if_idle();
   blocking_.start(true);
   record_call(blocking_, args.signature);
   blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
@@ -201,12 +185,6 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   }
 }
 
-int ScheduleTeam::progress() noexcept {
-  if (!fabric_.background.is_running()) return step(By::owner);
-  const std::unique_lock guard(fabric_.background.lock(), std::try_to_lock);
-  return guard.owns_lock() ? step(By::owner) : 0;  // otherwise the progress thread holds the lock and makes progress
-}
-
 bool ScheduleTeam::goes_on() const noexcept {
   if (!failure_.ok()) return failure_.is_relaying();
   return std::ranges::any_of(active_, [](const Operation* operation) {
@@ -245,12 +223,8 @@ int ScheduleTeam::step(By who) noexcept {
   }
   if (check_alarm()) [[unlikely]]
     return 1;
-  // The callers of non-blocking operations may have received the abort as an error and freed the buffers.
-  if (driven_)
-    if (const Status aborted = fabric_.waiter.page().aborted(); !aborted.ok()) [[unlikely]] {
-      fail_locked(aborted);
-      return 1;
-    }
+  if (is_shared() && has_job_failed()) [[unlikely]]
+    return 1;
   const std::uint64_t before = moves();
   bool stream_is_behind = false;
   for (std::size_t i = 0; i < active_.size(); ++i) {
@@ -265,7 +239,7 @@ int ScheduleTeam::step(By who) noexcept {
       stream_is_behind = stream_is_behind || operation.waits_for_stream();
       continue;
     }
-    count_moves(1);
+    count_moves();
     if (status.ok() && changes_single_contribution(operation.args())) [[unlikely]] {
       const CollectiveArgs& args = operation.args();
       const void* const in = args.output;
@@ -284,7 +258,7 @@ int ScheduleTeam::step(By who) noexcept {
     }
   }
   constexpr unsigned idle_rounds = 64;  // the owner reads the clock once per this many rounds without progress
-  if (moves() == before && driven_ && (who == By::thread || ++idle_ % idle_rounds == 0))
+  if (moves() == before && is_shared() && (who == By::thread || ++idle_ % idle_rounds == 0))
     waits_.check_started(base::now_ns());
   return static_cast<int>(moves() - before);
 }
@@ -365,12 +339,12 @@ Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
       return Status::failure(Code::mismatch, "ranks called different collectives",
                              arena_.world((rank_ + size_ - distance) % size_));
     ++guard_round_;
-    count_moves(1);
+    count_moves();
     if (distance * 2 >= size_) break;
     if (const Status status = signal(distance * 2); !status.ok()) return status;
   }
   guards_done_ = guard;
-  count_moves(1);
+  count_moves();
   return {};
 }
 

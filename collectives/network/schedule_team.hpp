@@ -1,10 +1,8 @@
 // ScheduleTeam: a team's collectives as schedules over put_signal, on any wires.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,17 +15,14 @@
 #include "collectives/network/operation.hpp"
 #include "collectives/network/plan.hpp"
 #include "collectives/select/selector.hpp"
+#include "runtime/progress/started_operations.hpp"
 
 namespace hmc::collectives {
 
-/// A blocking call makes progress on its operation until it is complete. Non-blocking operations progress in every wait
-/// of this rank, in tests of their requests, and in the progress thread. Exception: only the caller's thread calls a
-/// user function. A failure is permanent: afterwards the ranks may be at different calls, so every later call returns
-/// the same status.
-///
-/// Threads: one, plus the progress thread while `driven_` is true. Then public functions take Background's lock, and
-/// private functions require it.
-class ScheduleTeam final : public base::Progress, public progress::TicketSource, public progress::Started {
+/// A blocking call makes progress on its operation until it is complete. Progress of non-blocking operations, and
+/// threads: see StartedOperations. Exception: only the caller's thread calls a user function. A failure is permanent:
+/// afterwards the ranks may be at different calls, so every later call returns the same status.
+class ScheduleTeam final : public progress::StartedOperations<Operation> {
  public:
   /// `deterministic`: HMC_DETERMINISTIC, for all reductions. `create`, `bulk` and `prepare`: see Arena.
   ScheduleTeam(rma::TeamCore& team, const schedule::Shape& shape, const Selector& selector, bool deterministic,
@@ -52,14 +47,7 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   base::Status start(const CollectiveArgs& args, std::uint64_t& ticket,
                      std::unique_ptr<device::HostCopies> copies = nullptr,
                      std::unique_ptr<StreamPosition> place = nullptr) noexcept;
-  base::Status test(std::uint64_t ticket) noexcept override;
   void expired(std::uint64_t ticket) noexcept override;
-  /// Called when a request is given up. The collective continues, except after a peer's death or an abort: then the
-  /// caller gets that error and frees the buffers.
-  void abandon(std::uint64_t ticket) noexcept override;
-  void dropped(std::uint64_t ticket, const char* call) noexcept override;
-  // Relaxed: callers only check if the count changes. test() orders the access to the data.
-  std::uint64_t moves() const noexcept override { return moves_.load(std::memory_order_relaxed); }
   [[noreturn]] void throw_failure(const base::Status& status, const char* operation) override;
   /// Throws the error of a failed call. If the awaited rank failed in another team, throws that team's error.
   [[noreturn]] void throw_error(const base::Status& status, const char* operation, std::size_t bytes = 0);
@@ -90,43 +78,37 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   /// Number of calls that an algorithm has run.
   std::uint64_t taken(const schedule::Algorithm& algorithm) const noexcept;
 
-  /// Called from this rank's waits.
-  int progress() noexcept override;
   int step(By who) noexcept override;
   bool goes_on() const noexcept override;
   bool waits_for_stream() const noexcept override;
   void end() noexcept override;
 
-  /// True while non-blocking operations may be in flight. Becomes false when a test, or the begin of a call, finds that
-  /// all are complete. While it is true, short calls are slower.
-  bool is_shared() const noexcept { return driven_; }
-  [[gnu::cold]] void unshare_if_idle() noexcept;
+  /// Records a call of the node engine. Returns the history's word that includes it. While non-blocking operations may
+  /// be in flight, this is slower.
+  std::uint64_t add_to_history(Signature signature) noexcept {
+    if (is_shared()) [[unlikely]]
+      return add_to_shared_history(signature);
+    history_.add(signature);
+    return history_.word();
+  }
 
  private:
   friend class LongWaits;
-  using Visit = progress::Background::Visit;
   static bool is_callers(const Operation& operation) noexcept {
     return operation.blocking() || operation.args().reducer.function != nullptr;
   }
-  void count_moves(std::uint64_t moves) noexcept {
-    moves_.store(moves_.load(std::memory_order_relaxed) + moves, std::memory_order_relaxed);
-  }
+  const base::Status& failed_by() const noexcept override { return failure_.status(); }
+  void fail_all(const base::Status& status) noexcept override { fail_locked(status); }
+  bool is_idle() const noexcept override { return active_.empty(); }
+  base::Status outcome_of(Operation& operation, std::uint64_t ticket) noexcept override;
+  base::Status abort_dropped(const Operation& operation, const char* call) noexcept override;
+  [[gnu::cold]] std::uint64_t add_to_shared_history(Signature signature) noexcept;
   /// Fails the team. `call`: the number of the failed call; 0: the current call.
   const base::Status& fail_locked(const base::Status& status, std::uint64_t call = 0,
                                   const TeamFailure::Alarm& alarm = {}) noexcept;
-  /// Takes the lock if the progress thread may access the state too.
-  std::unique_lock<std::mutex> hold() const noexcept {
-    return driven_ && fabric_.background.allowed() ? std::unique_lock(fabric_.background.lock())
-                                                   : std::unique_lock<std::mutex>();
-  }
-  /// Registers with the waiter and the progress thread before an operation starts. Requires the lock. May throw
-  /// bad_alloc.
-  void share();
-  void unshare() noexcept;
+  void make_room();
   void log_choice(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
   base::Status prepare(Operation& operation, const CollectiveArgs& args) noexcept;
-  Operation& allocate_operation();
-  base::Status outcome_of(const Operation& operation, std::uint64_t ticket) noexcept;
   base::Status check_idle(const Operation& operation) const noexcept;
   base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
   void finish_operation(Operation& operation) noexcept;
@@ -162,17 +144,12 @@ class ScheduleTeam final : public base::Progress, public progress::TicketSource,
   std::uint64_t guard_entered_ = 0;
   unsigned guard_round_ = 0;
 
-  std::vector<Operation*> active_;       // in the order of their starts
-  std::atomic<std::uint64_t> moves_{0};  // one writer at a time
+  std::vector<Operation*> active_;  // in the order of their starts
   Operation blocking_;
-  std::vector<std::unique_ptr<Operation>> operations_;  // non-blocking ones, by the low bits of their tickets
-  std::vector<Operation*> free_;
   std::uint64_t created_plans_ = 0;
   const Operation* count_mismatch_ = nullptr;       // the operation whose mismatch a test has just reported
   const Operation* wrong_largest_ = nullptr;        // likewise, of a `largest`
   std::optional<StartedCounts> different_largest_;  // the cause of the team's failure
-  bool driven_ = false;  // registered with the waiter and the background thread; written by the owner
-  int source_index_ = 0;
   std::vector<std::uint64_t> taken_;
 
   bool closes_ = false;  // all ranks have agreed to close; a rank that completes the close frees its arena
