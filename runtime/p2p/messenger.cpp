@@ -1,5 +1,4 @@
-// The operations, waits and failures of Messenger. Its calls are in calls.cpp, sends in sends.cpp, receives in
-// receives.cpp.
+// The operations, waits and failures of Messenger. Sends are in sends.cpp, receives in receives.cpp.
 #include "runtime/p2p/messenger.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +7,6 @@
 #include <new>
 
 #include "runtime/base/interrupt.hpp"
-#include "runtime/memory/pointer_lookup.hpp"
 
 namespace hmc::p2p {
 
@@ -227,6 +225,14 @@ int Messenger::step(By who) noexcept {
 
 // ---- operations
 
+/// Returns the call's peer; null: any source. Holds the lock, because the progress thread adds peers and fails
+/// operations.
+Peer* Messenger::begin(const Call& call) {
+  const auto guard = hold();
+  require_usable(call);
+  return call.peer >= 0 ? &peer_of(call.team.world_rank(call.peer)) : nullptr;
+}
+
 /// An operation of the call, which has copied a buffer that the host can't access.
 Operation& Messenger::open(const Call& call, bool is_send) {
   share();
@@ -286,45 +292,6 @@ void Messenger::finish(Operation& operation, const Status& status) noexcept {
 void Messenger::release(Operation& operation) noexcept {
   operation.outcome = {};  // a copy of its request may be tested again
   give_back(operation);
-}
-
-Operation& Messenger::start_send(const Call& call) {
-  Operation& send = open(call, true);
-  Peer& peer = *send.peer;
-  send.source = call.team.rank();
-  send.stage = Stage::queued;
-  send.remote = {send.ticket, 0, 0, 0};
-  if (call.bytes > payload_max_ && peer.area != nullptr) {
-    if (const auto* const in = fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
-      send.remote.window = in->id() + 1;
-      send.remote.offset = static_cast<std::uint64_t>(send.data - in->data());
-    }
-  }
-  ++in_flight_;
-  peer.waiting.push_back(send);
-  push(peer);
-  if (!peer.waiting.is_empty() || !peer.controls.empty() || !peer.puts.empty()) mark_busy(peer);
-  return send;
-}
-
-Operation& Messenger::start_receive(const Call& call, MessageStatus* status) {
-  Operation& receive = open(call, false);
-  receive.status = status;
-  receive.order = ++orders_;
-  receive.stage = Stage::posted;
-  ++in_flight_;
-  by_owner_ = true;
-  if (Unexpected* const found = find_unexpected(receive.peer, {receive.team, receive.tag})) {
-    Peer& from = *peers_[static_cast<std::size_t>(found->envelope.world)];
-    from.unexpected.remove(*found);
-    --unexpected_;
-    const std::unique_ptr<Unexpected> owned(found);
-    deliver(receive, from, owned->envelope, owned->data.get(), owned->arrived);
-    return receive;
-  }
-  (receive.peer != nullptr ? receive.peer->posted : posted_any_).push_back(receive);
-  step(By::owner);
-  return receive;
 }
 
 /// Called when the caller gives up: on return its buffer isn't accessed any more, or the pair has failed.
@@ -561,6 +528,37 @@ void Messenger::throw_error(const Status& status, const char* name, int world, s
   std::string unmatched;
   if (status.code == Code::mismatch || status.code == Code::timeout) unmatched = text_of_unmatched();
   rma::throw_status(fabric_, status, {name, world, 0, bytes, true, unmatched});
+}
+
+MessageStatus Messenger::sendrecv(const Call& out, const Call& in) {
+  Request sent = isend(out);
+  const std::uint64_t ticket = sent.raw().ticket;
+  threw_truncation_ = false;
+  try {
+    const MessageStatus status = recv(in);
+    sent.wait();
+    return status;
+  } catch (const Error&) {
+    end_send(ticket, sent);
+    throw;
+  }
+}
+
+/// After a failure of sendrecv: on return the send doesn't use its buffer.
+void Messenger::end_send(std::uint64_t ticket, Request& sent) noexcept {
+  if (threw_truncation_) {  // the send isn't affected
+    try {
+      return sent.wait();
+    } catch (const Error&) {
+      // sendrecv reports the first failure
+    }
+  }
+  const auto guard = hold_always();
+  Operation* const send = find(ticket);
+  if (send == nullptr) return;
+  cancel(*send);
+  release(*send);
+  unshare_if_idle();
 }
 
 /// A failure is reported by the request.

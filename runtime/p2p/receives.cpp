@@ -1,8 +1,10 @@
-// The receiving side of Messenger: records out of rings, matching, and the bytes of a rendezvous.
+// The receiving side of Messenger: the calls, records out of rings, matching, and the bytes of a rendezvous.
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/p2p/messenger.hpp"
 
 namespace hmc::p2p {
@@ -15,6 +17,126 @@ namespace {
 constexpr int records_per_step = 64;
 
 }  // namespace
+
+MessageStatus Messenger::recv(const Call& call) {
+  Peer* const only = begin(call);
+  if (MessageStatus status; !is_shared() && !memory::devices_present() && receive_at_once(call, only, status))
+      [[likely]]
+    return status;
+  const Waiting waiting(fabric_.background, Entry::blocks);
+  Operation* operation = nullptr;
+  {
+    const auto guard = hold_always();
+    operation = &start_receive(call, nullptr);
+  }
+  return wait_for(call, *operation);
+}
+
+/// The fast path of recv: the next message of the source matches, and it is eager. Otherwise it stays in its ring.
+/// `from`: null: any source.
+bool Messenger::receive_at_once(const Call& call, Peer* from, MessageStatus& status) {
+  const auto is_kept = [&]() noexcept { return call.peer >= 0 ? !from->unexpected.is_empty() : unexpected_ > 0; };
+  if (is_kept()) return false;
+  if (call.peer >= 0 ? from->world == fabric_.rank : call.team.size() == 1)
+    if (call.peer < 0 || from->inbox.peek() == nullptr) return false;  // wait_for() finds out if it can come
+  const Header* record = nullptr;
+  const auto arrived = [&]() noexcept {
+    record = nullptr;
+    if (is_shared() || is_kept()) return true;  // another thread's call during this wait has received a message
+    if (call.peer >= 0) {
+      record = from->inbox.peek();
+      return record != nullptr;
+    }
+    find_new_senders();
+    for (std::size_t i = 0; i < senders_.size() && record == nullptr; ++i) {
+      if (next_sender_ >= senders_.size()) next_sender_ = 0;
+      from = senders_[next_sender_++];
+      record = from->inbox.peek();
+    }
+    return record != nullptr;
+  };
+  const int world = call.peer >= 0 ? from->world : -1;
+  const base::WaitNote note{call.activity, world, 0, this, call.bytes};
+  if (const Status waited = fabric_.waiter.until(note, arrived, fabric_.timeout); !waited.ok()) [[unlikely]] {
+    if (waited.code == Code::peer_failed || waited.code == Code::aborted) fail_all(waited);
+    throw_error(waited, call.name, world, call.bytes);
+  }
+  if (record == nullptr || kind_of(record->stamp) != Kind::eager || record->team != call.team.agreed_id ||
+      (call.tag != any_tag && record->tag != call.tag) || record->bytes > call.bytes)
+    return false;
+  status = {record->source, record->tag, static_cast<std::size_t>(record->bytes)};
+  if (record->bytes > 0) std::memcpy(call.data, payload_of(*record), record->bytes);
+  from->inbox.consume(record_bytes(record->payload));
+  note_matched(*from, status.bytes);
+  if (!busy_.empty()) [[unlikely]] {  // a put of the number of consumed bytes is in flight on a wire
+    const Visit visit(fabric_.background, true, Entry::blocks);
+    share();
+  }
+  return true;
+}
+
+Request Messenger::irecv(const Call& call, MessageStatus* status) {
+  begin(call);
+  const Visit visit(fabric_.background, true, Entry::starts);
+  Operation& operation = start_receive(call, status);
+  return leave_in_flight(operation, call);
+}
+
+Operation& Messenger::start_receive(const Call& call, MessageStatus* status) {
+  Operation& receive = open(call, false);
+  receive.status = status;
+  receive.order = ++orders_;
+  receive.stage = Stage::posted;
+  ++in_flight_;
+  by_owner_ = true;
+  if (Unexpected* const found = find_unexpected(receive.peer, {receive.team, receive.tag})) {
+    Peer& from = *peers_[static_cast<std::size_t>(found->envelope.world)];
+    from.unexpected.remove(*found);
+    --unexpected_;
+    const std::unique_ptr<Unexpected> owned(found);
+    deliver(receive, from, owned->envelope, owned->data.get(), owned->arrived);
+    return receive;
+  }
+  (receive.peer != nullptr ? receive.peer->posted : posted_any_).push_back(receive);
+  step(By::owner);
+  return receive;
+}
+
+bool Messenger::iprobe(const Call& call, MessageStatus& status) {
+  Peer* const only = begin(call);
+  for (const auto& wire : fabric_.wires) wire->progress();
+  const auto guard = hold();
+  step(By::owner);
+  if (!failure_.ok()) require_usable(call);
+  const Unexpected* const found = find_unexpected(only, {call.team.agreed_id, call.tag});
+  if (found == nullptr) return false;
+  status = {found->envelope.source, found->envelope.tag, found->envelope.bytes};
+  return true;
+}
+
+MessageStatus Messenger::probe(const Call& call) {
+  Peer* const only = begin(call);
+  std::optional<Waiting> waiting;
+  if (is_shared()) waiting.emplace(fabric_.background, Entry::blocks);
+  MessageStatus status;
+  bool is_hopeless = false;
+  const auto arrived = [&]() noexcept {
+    const auto guard = hold();
+    step(By::owner);
+    const Unexpected* const found = find_unexpected(only, {call.team.agreed_id, call.tag});
+    if (found != nullptr) status = {found->envelope.source, found->envelope.tag, found->envelope.bytes};
+    is_hopeless = found == nullptr && failure_.ok() && is_stuck(only, call.team);
+    return found != nullptr || is_hopeless || !failure_.ok();
+  };
+  const int world = only != nullptr ? only->world : -1;
+  const Status waited = fabric_.waiter.until({call.activity, world, 0, this, 0}, arrived, fabric_.timeout);
+  if (!waited.ok()) throw_error(waited, call.name, world, 0);
+  require_usable(call);
+  if (is_hopeless) throw_stuck(call);
+  return status;
+}
+
+// ---- records
 
 void Messenger::find_new_senders() noexcept {
   if (senders_.size() == peers_.size()) return;

@@ -1,13 +1,71 @@
-// The sending side of Messenger: records into rings, flow control, and pieces into slots.
+// The sending side of Messenger: the calls, records into rings, flow control, and pieces into slots.
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/memory/pointer_lookup.hpp"
 #include "runtime/p2p/messenger.hpp"
 #include "runtime/progress/nudge.hpp"
 
 namespace hmc::p2p {
 
 using base::Status;
+
+void Messenger::send(const Call& call) {
+  Peer& peer = *begin(call);
+  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
+    const auto guard = hold();
+    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
+      return wake(peer);
+  }
+  if (peer.revoked)
+    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
+                peer.world, call.bytes);
+  const Waiting waiting(fabric_.background, Entry::blocks);
+  Operation* operation = nullptr;
+  {
+    const auto guard = hold_always();
+    operation = &start_send(call);
+  }
+  wait_for(call, *operation);
+}
+
+Request Messenger::isend(const Call& call) {
+  Peer& peer = *begin(call);
+  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
+    const auto guard = hold();
+    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]] {
+      wake(peer);
+      return Request::from_raw({nullptr, 0, call.name, source_index(), peer.world});
+    }
+  }
+  if (peer.revoked)
+    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
+                peer.world, call.bytes);
+  const Visit visit(fabric_.background, true, Entry::starts);
+  Operation& operation = start_send(call);
+  return leave_in_flight(operation, call);
+}
+
+Operation& Messenger::start_send(const Call& call) {
+  Operation& send = open(call, true);
+  Peer& peer = *send.peer;
+  send.source = call.team.rank();
+  send.stage = Stage::queued;
+  send.remote = {send.ticket, 0, 0, 0};
+  if (call.bytes > payload_max_ && peer.area != nullptr) {
+    if (const auto* const in = fabric_.windows.around(send.data, call.bytes, call.team.id(), false)) {
+      send.remote.window = in->id() + 1;
+      send.remote.offset = static_cast<std::uint64_t>(send.data - in->data());
+    }
+  }
+  ++in_flight_;
+  peer.waiting.push_back(send);
+  push(peer);
+  if (!peer.waiting.is_empty() || !peer.controls.empty() || !peer.puts.empty()) mark_busy(peer);
+  return send;
+}
+
+// ---- records
 
 /// Called after bytes became visible to a peer on this node. A wire wakes its target itself.
 void Messenger::wake(const Peer& peer) const noexcept {
