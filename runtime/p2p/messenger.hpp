@@ -169,6 +169,8 @@ class Messenger final : public rma::Messages, public progress::StartedOperations
   Peer* begin(const Call& call);
 
   // sends
+  bool send_at_once(const Call& call);
+  Operation& start_send(const Call& call);
   bool write_record(Peer& peer, Kind kind, const Header& header, const void* payload) noexcept;
   std::uint64_t unmatched_room(Peer& peer, std::uint64_t wanted) noexcept;
   bool try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data, std::size_t bytes) noexcept;
@@ -176,13 +178,13 @@ class Messenger final : public rma::Messages, public progress::StartedOperations
   void wake(const Peer& peer) const noexcept;
   void answer(Peer& peer, const Control& control) noexcept;
   int push(Peer& peer) noexcept;
-  bool push_operation(Peer& peer, Operation& send) noexcept;
-  bool push_header(Peer& peer, Operation& send) noexcept;
-  void send_rest(Operation& send) noexcept;
-  void put_piece(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept;
+  bool push_send(Peer& peer) noexcept;
+  void take_grant(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept;
   int complete_pieces() noexcept;
 
   // receives
+  bool receive_at_once(const Call& call, Peer* from, MessageStatus& status);
+  Operation& start_receive(const Call& call, MessageStatus* status);
   void find_new_senders() noexcept;
   int receive_from(Peer& peer) noexcept;
   void take_message(Peer& peer, const Header& record) noexcept;
@@ -203,8 +205,6 @@ class Messenger final : public rma::Messages, public progress::StartedOperations
 
   // operations
   Operation& open(const Call& call, bool is_send);
-  Operation& start_send(const Call& call);
-  Operation& start_receive(const Call& call, MessageStatus* status);
   std::string text_of_unmatched();
   bool is_stuck(const Peer* only, const rma::TeamCore& team) const noexcept;
   base::Status complete_puts() noexcept;
@@ -215,7 +215,6 @@ class Messenger final : public rma::Messages, public progress::StartedOperations
   Request leave_in_flight(Operation& operation, const Call& call);
   [[noreturn]] void throw_error(const base::Status& status, const char* name, int world, std::size_t bytes);
   [[noreturn]] void throw_stuck(const Call& call);
-  bool receive_at_once(const Call& call, Peer* from, MessageStatus& status);
   void end_send(std::uint64_t ticket, Request& sent) noexcept;
 
   rma::Fabric& fabric_;

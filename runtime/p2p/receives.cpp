@@ -170,7 +170,7 @@ int Messenger::receive_from(Peer& peer) noexcept {
         std::uint64_t words[4];
         std::memcpy(words, record + 1, sizeof words);
         if (kind_of(record->stamp) == Kind::grant) {
-          put_piece(peer, *record, words);
+          take_grant(peer, *record, words);
         } else if (Operation* const send = find(words[0])) {
           if (send->stage == Stage::sending) peer.waiting.remove(*send);
           finish(*send, {});

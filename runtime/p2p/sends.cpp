@@ -10,16 +10,13 @@ namespace hmc::p2p {
 
 using base::Status;
 
+/// 1. An eager message goes into the peer's ring: the call is over.
+/// 2. Any other is an operation, in the order of the calls. Its header goes into the ring, with the first pieces on a
+///    node, as soon as there is room: push_send().
+/// 3. The peer has matched it: it grants the rest (take_grant), or has copied the bytes itself (Kind::finished).
 void Messenger::send(const Call& call) {
-  Peer& peer = *begin(call);
-  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
-    const auto guard = hold();
-    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]]
-      return wake(peer);
-  }
-  if (peer.revoked)
-    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
-                peer.world, call.bytes);
+  if (send_at_once(call)) [[likely]]
+    return;
   const Waiting waiting(fabric_.background, Entry::blocks);
   Operation* operation = nullptr;
   {
@@ -30,20 +27,30 @@ void Messenger::send(const Call& call) {
 }
 
 Request Messenger::isend(const Call& call) {
-  Peer& peer = *begin(call);
-  if (!memory::devices_present() && peer.area != nullptr) [[likely]] {
+  if (send_at_once(call)) [[likely]]
+    return Request::from_raw({nullptr, 0, call.name, source_index(), call.team.world_rank(call.peer)});
+  const Visit visit(fabric_.background, true, Entry::starts);
+  return leave_in_flight(start_send(call), call);
+}
+
+/// The fast path: an eager message to a rank of this node.
+bool Messenger::send_at_once(const Call& call) {
+  Peer* peer = nullptr;
+  {
     const auto guard = hold();
-    if (try_eager(peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes)) [[likely]] {
-      wake(peer);
-      return Request::from_raw({nullptr, 0, call.name, source_index(), peer.world});
+    require_usable(call);
+    peer = &peer_of(call.team.world_rank(call.peer));
+    const bool is_first = peer->area != nullptr && !peer->busy && !peer->revoked && !memory::devices_present();
+    if (is_first && try_eager(*peer, call.team.agreed_id, call.team.rank(), call.tag, call.data, call.bytes))
+        [[likely]] {
+      wake(*peer);
+      return true;
     }
   }
-  if (peer.revoked)
-    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer.world), call.name,
-                peer.world, call.bytes);
-  const Visit visit(fabric_.background, true, Entry::starts);
-  Operation& operation = start_send(call);
-  return leave_in_flight(operation, call);
+  if (peer->revoked)
+    throw_error(Status::failure(Code::error, "an earlier send to this rank has timed out", peer->world), call.name,
+                peer->world, call.bytes);
+  return false;
 }
 
 Operation& Messenger::start_send(const Call& call) {
@@ -145,45 +152,40 @@ std::uint64_t Messenger::unmatched_room(Peer& peer, std::uint64_t wanted) noexce
   return std::min(room(), wanted);
 }
 
-/// False if the message must wait, or goes by rendezvous.
+/// False without room in the ring, or if the message is too large for it or for the peer's memory.
 bool Messenger::try_eager(Peer& peer, std::uint32_t team, int source, int tag, const void* data,
                           std::size_t bytes) noexcept {
   const std::uint64_t wanted = std::max<std::uint64_t>(bytes, 1);  // an empty message needs memory, too
-  if (bytes > payload_max_ || peer.busy || peer.revoked || unmatched_room(peer, wanted) < wanted) return false;
+  if (bytes > payload_max_ || unmatched_room(peer, wanted) < wanted) return false;
   if (!write_record(peer, Kind::eager, {0, team, source, tag, static_cast<std::uint32_t>(bytes), bytes}, data))
     return false;
   peer.sent_cost += bytes + message_cost;
   return true;
 }
 
-/// False if the ring has no room.
-bool Messenger::push_header(Peer& peer, Operation& send) noexcept {
-  const bool was_busy = std::exchange(peer.busy, false);  // the operation is the first that waits
-  const bool is_sent = try_eager(peer, send.team, send.source, send.tag, send.data, send.bytes);
-  peer.busy = was_busy;
-  if (is_sent) {
-    send.moved = send.granted = send.bytes;
-    return true;
+/// The first waiting send: its message or header, then the pieces that it may send now. False if the ring has no room.
+bool Messenger::push_send(Peer& peer) noexcept {
+  Operation& send = *peer.waiting.front();
+  if (send.stage == Stage::queued) {
+    if (!peer.revoked && try_eager(peer, send.team, send.source, send.tag, send.data, send.bytes)) {
+      peer.waiting.pop_front();
+      finish(send, {});
+      return true;
+    }
+    const std::uint64_t wanted = std::max<std::uint64_t>(send.bytes, 1);
+    const std::uint64_t room = unmatched_room(peer, wanted);
+    if (send.bytes <= payload_max_ && room == wanted) return false;
+    // The receiver may copy from a window. It copies from itself in any case.
+    const bool is_copied = send.remote.window != 0 || peer.area == nullptr || peer.world == fabric_.rank;
+    send.remote.early = is_copied ? 0 : std::min<std::uint64_t>(room, send.bytes);
+    if (!write_record(peer, Kind::rendezvous, {0, send.team, send.source, send.tag, sizeof(Remote), send.bytes},
+                      &send.remote))
+      return false;
+    if (send.remote.early > 0) peer.sent_cost += send.remote.early + message_cost;
+    send.granted = send.remote.early;
+    send.stage = Stage::sending;
+    count_moves();
   }
-  const std::uint64_t wanted = std::max<std::uint64_t>(send.bytes, 1);
-  const std::uint64_t room = unmatched_room(peer, wanted);
-  if (send.bytes <= payload_max_ && room == wanted) return false;
-  // The receiver may copy from a window. It copies from itself in any case.
-  const bool is_copied = send.remote.window != 0 || peer.area == nullptr || peer.world == fabric_.rank;
-  send.remote.early = is_copied ? 0 : std::min<std::uint64_t>(room, send.bytes);
-  if (!write_record(peer, Kind::rendezvous, {0, send.team, send.source, send.tag, sizeof(Remote), send.bytes},
-                    &send.remote))
-    return false;
-  if (send.remote.early > 0) peer.sent_cost += send.remote.early + message_cost;
-  send.granted = send.remote.early;
-  send.stage = Stage::sending;
-  count_moves();
-  return true;
-}
-
-/// The header of the first waiting send, then the pieces that it may send now. False if the ring has no room.
-bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
-  if (send.stage == Stage::queued && !push_header(peer, send)) return false;
   while (send.moved < send.granted) {
     const std::uint64_t bytes = std::min<std::uint64_t>(send.granted - send.moved, payload_max_);
     if (!write_record(peer, Kind::piece, {0, 0, -1, -1, static_cast<std::uint32_t>(bytes), send.ticket},
@@ -193,22 +195,11 @@ bool Messenger::push_operation(Peer& peer, Operation& send) noexcept {
     count_moves();
   }
   peer.waiting.pop_front();
-  if (send.stage == Stage::queued || (send.moved == send.bytes && send.bytes > 0))
+  if (send.moved == send.bytes && send.bytes > 0)
     finish(send, {});
   else
     send.stage = Stage::published;
   return true;
-}
-
-/// A receive has matched: the pieces need no memory of the receiver.
-void Messenger::send_rest(Operation& send) noexcept {
-  send.granted = send.bytes;
-  if (send.stage == Stage::sending) return;  // it is still in the list
-  Peer& peer = *send.peer;
-  send.stage = Stage::sending;
-  peer.waiting.push_back(send);
-  mark_busy(peer);
-  push(peer);
 }
 
 /// Writes what waits for room, and completes puts on the wire. Answers first: no order between them and messages.
@@ -224,7 +215,7 @@ int Messenger::push(Peer& peer) noexcept {
   }
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<std::ptrdiff_t>(done));
   while (peer.controls.empty() && !peer.waiting.is_empty() && failure_.ok())
-    if (!push_operation(peer, *peer.waiting.front())) break;
+    if (!push_send(peer)) break;
   if (peer.ring.written() != written) wake(peer);
 
   std::size_t complete = 0;
@@ -253,11 +244,20 @@ void Messenger::answer(Peer& peer, const Control& control) noexcept {
   push(peer);
 }
 
-/// words: the send's ticket; between nodes also the piece's position in the message, the slot, the value of its signal.
-void Messenger::put_piece(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept {
+/// A receive has matched. words: the send's ticket; between nodes also the piece's position in the message, the slot,
+/// the value of its signal.
+void Messenger::take_grant(Peer& peer, const Header& grant, const std::uint64_t* words) noexcept {
   Operation* const send = find(words[0]);
   if (send == nullptr) return;  // its call has timed out
-  if (peer.area != nullptr) return send_rest(*send);
+  if (peer.area != nullptr) {   // the rest needs no memory of the receiver
+    send->granted = send->bytes;
+    if (send->stage == Stage::sending) return;  // it is still in the list
+    send->stage = Stage::sending;
+    peer.waiting.push_back(*send);
+    mark_busy(peer);
+    push(peer);
+    return;
+  }
   const auto slot = static_cast<int>(words[2]);
   const std::byte* const from = send->data + words[1];
   // The receiver may grant a slot again before this rank has seen the end of the slot's last put.
