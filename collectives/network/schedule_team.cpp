@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
 #include "runtime/rma/begin.hpp"
@@ -62,23 +63,6 @@ void ScheduleTeam::close() {
   arena_.close();
 }
 
-std::uint64_t ScheduleTeam::add_to_shared_history(Signature signature) noexcept {
-  const auto guard = hold();
-  unshare_if_idle();  // started calls may be complete, and their requests destroyed
-  history_.add(signature);
-  return history_.word();
-}
-
-/// Called before a non-blocking operation starts: leaves room for it and for a blocking one. May throw bad_alloc.
-void ScheduleTeam::make_room() {
-  share();
-  if (active_.size() + 2 > active_.capacity()) active_.reserve(2 * active_.capacity());
-}
-
-std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
-  return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
-}
-
 /// Logs the choice on rank 0, once per kind of call and size class.
 void ScheduleTeam::log_choice(const Choice& choice, const Call& call, std::uint64_t bytes) const {
   if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
@@ -111,6 +95,8 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
   }
 }
 
+// ---- calls
+
 Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
   std::optional<Waiting> waiting;
   if (is_shared()) waiting.emplace(fabric_.background, Entry::blocks);
@@ -134,23 +120,6 @@ Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
   active_.push_back(&blocking_);
   blocking_.outcome = Status::in_progress();
   return {};
-}
-
-void ScheduleTeam::record_call(Operation& operation, Signature signature) noexcept {
-  history_.make_room(active_.size());
-  if (operation.plan_number != 0) {
-    history_.add_plan(Signature::plan_start(operation.plan_number, signature), signature);
-  } else {
-    history_.add(signature);
-  }
-  operation.call_number = history_.calls();
-  operation.history = history_.word();
-}
-
-/// Returns the awaited team rank; -1: none. Before its first step, an operation may wait in a guard.
-int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
-  if (operation.running()) return operation.awaited();
-  return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
 }
 
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
@@ -185,36 +154,129 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   }
 }
 
-bool ScheduleTeam::goes_on() const noexcept {
-  if (!failure_.ok()) return failure_.is_relaying();
-  return std::ranges::any_of(active_, [](const Operation* operation) {
-    return operation->outcome.code == Code::in_progress && !is_callers(*operation);
-  });
+/// Called before a non-blocking operation starts: leaves room for it and for a blocking one. May throw bad_alloc.
+void ScheduleTeam::make_room() {
+  share();
+  if (active_.size() + 2 > active_.capacity()) active_.reserve(2 * active_.capacity());
 }
 
-/// Streams execute the calls in order. While a call is in flight, its stream can reach the position of the next call,
-/// but no later one. So only the first two calls need polling.
-bool ScheduleTeam::waits_for_stream() const noexcept {
-  if (!failure_.ok()) return false;
-  int in_reach = 2;
-  for (const Operation* const operation : active_) {
-    if (operation->place == nullptr || operation->outcome.code != Code::in_progress) continue;
-    if (operation->waits_for_stream()) return true;
-    if (--in_reach == 0) return false;
+/// Starts an operation. Requires an earlier make_room(), so that no step can fail. Reserves all turns of the operation,
+/// so that turns are in call order on every rank; see Numbering.
+Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
+  record_call(operation, operation.args().signature);
+  operation.start(false);
+  operation.numbers = numbers_;
+  for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
+  operation.turn = operation.numbers.next(operation.history, false);
+  operation.under_way = true;
+  ticket = operation.ticket;
+  active_.push_back(&operation);
+  operation.outcome = Status::in_progress();
+  step(By::owner);
+  return {};
+}
+
+Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
+                           std::unique_ptr<device::HostCopies> copies, std::unique_ptr<StreamPosition> place) noexcept {
+  const Visit visit(fabric_.background, true, Entry::starts);
+  if (!failure_.ok()) [[unlikely]]
+    return failure_.status();
+  try {
+    make_room();
+    Operation& operation = take(arena_);
+    operation.plan_number = 0;
+    if (const Status status = prepare(operation, args); !status.ok()) {
+      give_back(operation);
+      unshare_if_idle();
+      return status;
+    }
+    operation.copies = std::move(copies);
+    operation.place = std::move(place);
+    return begin(operation, ticket);
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for an operation");
   }
-  return false;
 }
 
-/// Called when the Runtime closes. Sends no report: all ranks close, or detect this rank's death.
-void ScheduleTeam::end() noexcept {
-  const auto alarm = TeamFailure::Alarm::of(failure_.alarm_word());  // it may have been raised since the last check
-  const FailureReport report = report_on(alarm.rank < 0 ? oldest_call() : alarm.call);
-  failure_.record(alarm.rank < 0 ? Status::failure(Code::closed, "the runtime was closed")
-                                 : Status::failure(Code::timeout, rank_failed, arena_.world(alarm.rank)),
-                  report, alarm);
-  for (Operation* const operation : active_) operation->abandon();
-  unshare();
+Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) const {
+  return Request::from_raw({arena_.shared_window().get(), ticket, operation, source_index(), -1});
 }
+
+Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operation,
+                                  std::unique_ptr<device::HostCopies> copies) noexcept {
+  const auto guard = hold();
+  if (!failure_.ok()) return failure_.status();
+  try {
+    Operation& taken = take(arena_);
+    Status status = prepare(taken, args);
+    if (!status.ok()) {
+      give_back(taken);
+      return status;
+    }
+    taken.keep_plans(plans_);
+    taken.is_kept = true;
+    taken.plan_number = ++created_plans_;
+    taken.copies = std::move(copies);
+    operation = &taken;
+    return {};
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a plan");
+  }
+}
+
+/// Requires the lock.
+Status ScheduleTeam::check_idle(const Operation& operation) const noexcept {
+  if (!failure_.ok()) return failure_.status();
+  if (operation.under_way) return Status::failure(Code::invalid_argument, "the plan's last run isn't over");
+  return {};
+}
+
+Status ScheduleTeam::may_start(const Operation& operation) const noexcept {
+  const auto guard = hold();
+  return check_idle(operation);
+}
+
+Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noexcept {
+  const Visit visit(fabric_.background, true, Entry::starts);
+  if (const Status status = check_idle(operation); !status.ok()) return status;
+  try {
+    make_room();
+  } catch (const std::bad_alloc&) {
+    return Status::failure(Code::out_of_memory, "no memory for a plan's run");
+  }
+  renew(operation);
+  return begin(operation, ticket);
+}
+
+void ScheduleTeam::release_kept(Operation& operation) noexcept {
+  const auto guard = hold();
+  operation.is_kept = false;
+  if (!operation.under_way) free_operation(operation);
+}
+
+void ScheduleTeam::record_call(Operation& operation, Signature signature) noexcept {
+  history_.make_room(active_.size());
+  if (operation.plan_number != 0) {
+    history_.add_plan(Signature::plan_start(operation.plan_number, signature), signature);
+  } else {
+    history_.add(signature);
+  }
+  operation.call_number = history_.calls();
+  operation.history = history_.word();
+}
+
+std::uint64_t ScheduleTeam::add_to_shared_history(Signature signature) noexcept {
+  const auto guard = hold();
+  unshare_if_idle();  // started calls may be complete, and their requests destroyed
+  history_.add(signature);
+  return history_.word();
+}
+
+std::uint64_t ScheduleTeam::taken(const Algorithm& algorithm) const noexcept {
+  return taken_[static_cast<std::size_t>(&algorithm - schedule::algorithms().data())];
+}
+
+// ---- steps
 
 int ScheduleTeam::step(By who) noexcept {
   if (!failure_.ok()) [[unlikely]] {
@@ -261,20 +323,6 @@ int ScheduleTeam::step(By who) noexcept {
   if (moves() == before && is_shared() && (who == By::thread || ++idle_ % idle_rounds == 0))
     waits_.check_started(base::now_ns());
   return static_cast<int>(moves() - before);
-}
-
-/// True if this rank's result has a single contribution, and the operator changes it. Schedules only copy a single
-/// contribution; land and lor change it.
-bool ScheduleTeam::changes_single_contribution(const CollectiveArgs& args) const noexcept {
-  if ((args.call.op != Op::land && args.call.op != Op::lor) || args.reducer.kernel == nullptr) return false;
-  switch (args.call.collective) {
-    case schedule::Collective::reduce:
-    case schedule::Collective::allreduce:
-    case schedule::Collective::reduce_scatter: return size_ == 1;
-    case schedule::Collective::scan: return rank_ == 0;
-    case schedule::Collective::exscan: return rank_ == 1;
-    default: return false;
-  }
 }
 
 Status ScheduleTeam::advance(Operation& operation) noexcept {
@@ -348,135 +396,65 @@ Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
   return {};
 }
 
-// ---- failures that schedules detect. TeamFailure propagates and explains them.
-
-/// A rank may report a failure and then exit. A slow rank may detect that death before it checks the alarm. The alarm
-/// was raised first and takes precedence. It may still be in flight, so the wires make progress first. It may not have
-/// been relayed to this rank yet, so the reports of this node's ranks are checked too.
-const Status& ScheduleTeam::fail_locked(const Status& status, std::uint64_t call,
-                                        const TeamFailure::Alarm& alarm) noexcept {
-  if (!failure_.ok()) return failure_.status();
-  const bool is_of_the_job = TeamFailure::is_of_the_job(status);
-  if (is_of_the_job) {
-    for (const auto& wire : fabric_.wires) wire->progress();
-    if (check_alarm()) return failure_.status();
-    if (const TeamFailure::Alarm published = failure_.published_on_node(); published.rank >= 0) {
-      fail_by_alarm(published);
-      return failure_.status();
-    }
+/// True if this rank's result has a single contribution, and the operator changes it. Schedules only copy a single
+/// contribution; land and lor change it.
+bool ScheduleTeam::changes_single_contribution(const CollectiveArgs& args) const noexcept {
+  if ((args.call.op != Op::land && args.call.op != Op::lor) || args.reducer.kernel == nullptr) return false;
+  switch (args.call.collective) {
+    case schedule::Collective::reduce:
+    case schedule::Collective::allreduce:
+    case schedule::Collective::reduce_scatter: return size_ == 1;
+    case schedule::Collective::scan: return rank_ == 0;
+    case schedule::Collective::exscan: return rank_ == 1;
+    default: return false;
   }
-  failure_.record(status, report_on(call != 0 ? call : oldest_call()), alarm);
-  for (Operation* const operation : active_) operation->abandon();
-  // Different values of `largest` fail every rank at the same step: no report is needed.
-  if (!is_of_the_job && !different_largest_) failure_.publish();
-  return failure_.status();
 }
 
-void ScheduleTeam::fail(const Status& status) noexcept {
-  const auto guard = hold();
-  fail_locked(status);
+void ScheduleTeam::finish_operation(Operation& operation) noexcept {
+  if (operation.copies != nullptr) [[unlikely]] {
+    operation.lost = operation.copies->finish();
+    if (!operation.lost.ok()) operation.lost_ticket = operation.ticket;
+  }
+  if (operation.place != nullptr) [[unlikely]] {
+    operation.place->continue_stream();
+    operation.place.reset();
+  }
+  operation.under_way = false;
+  std::erase(active_, &operation);
+  if (!operation.is_kept) free_operation(operation);
 }
 
-Status ScheduleTeam::failure() const noexcept {
-  const auto guard = hold();
-  return failure_.status();
+/// An operation whose output couldn't be copied keeps that status for its ticket, which may be tested at any time. So
+/// it isn't reused.
+void ScheduleTeam::free_operation(Operation& operation) noexcept {
+  operation.copies.reset();
+  if (operation.lost.ok()) give_back(operation);
 }
 
-bool ScheduleTeam::received_alarm() const noexcept {
-  const auto guard = hold();
-  return failure_.received_alarm();
+bool ScheduleTeam::goes_on() const noexcept {
+  if (!failure_.ok()) return failure_.is_relaying();
+  return std::ranges::any_of(active_, [](const Operation* operation) {
+    return operation->outcome.code == Code::in_progress && !is_callers(*operation);
+  });
 }
 
-bool ScheduleTeam::failed_before() const noexcept {
-  const auto guard = hold();
-  return failure_.failed_before();
-}
-
-/// The current blocking call, or the oldest call in flight.
-std::uint64_t ScheduleTeam::oldest_call() const noexcept {
-  for (const Operation* const operation : active_)
-    if (operation->outcome.code == Code::in_progress) return operation->call_number;
-  return history_.calls();
-}
-
-/// A rank that hasn't reached the call reports the last calls that it made.
-FailureReport ScheduleTeam::report_on(std::uint64_t call) const noexcept {
-  FailureReport report;
-  report.call = call;
-  report.calls = std::min(call, history_.calls());
-  report.first = report.calls > FailureReport::before ? report.calls - FailureReport::before : 1;
-  for (std::uint64_t i = 0; i < FailureReport::most_calls; ++i)
-    if (const std::uint64_t each = report.first + i; history_.has(each))
-      report.signatures[i] = history_.signature_of(each).word();
-  // Calls in flight that the history has dropped.
-  const auto add = [&](std::uint64_t number, Signature signature) {
-    if (const std::uint64_t i = number - report.first; i < FailureReport::most_calls)
-      report.signatures[i] = signature.word();
-  };
+/// Streams execute the calls in order. While a call is in flight, its stream can reach the position of the next call,
+/// but no later one. So only the first two calls need polling.
+bool ScheduleTeam::waits_for_stream() const noexcept {
+  if (!failure_.ok()) return false;
+  int in_reach = 2;
   for (const Operation* const operation : active_) {
-    const Signature signature = operation->args().signature;
-    add(operation->call_number, signature);
-    if (operation->plan_number != 0)
-      add(operation->call_number - 1, Signature::plan_start(operation->plan_number, signature));
+    if (operation->place == nullptr || operation->outcome.code != Code::in_progress) continue;
+    if (operation->waits_for_stream()) return true;
+    if (--in_reach == 0) return false;
   }
-  return report;
+  return false;
 }
 
-bool ScheduleTeam::check_alarm() noexcept {
-  const std::uint64_t alarm = failure_.alarm_word();
-  if (alarm == 0) [[likely]]
-    return false;
-  fail_by_alarm(TeamFailure::Alarm::of(alarm));
-  return true;
-}
-
-/// Fails the team with the alarm's call, so that all ranks report the same calls if their history contains them.
-void ScheduleTeam::fail_by_alarm(const TeamFailure::Alarm& alarm) noexcept {
-  fail_locked(Status::failure(Code::timeout, rank_failed, arena_.world(alarm.rank)), alarm.call, alarm);
-}
-
-Status ScheduleTeam::check_owner(int owner) noexcept {
-  const auto guard = hold();
-  if (failure_.ok() && !check_alarm())
-    if (const TeamFailure::Alarm alarm = failure_.published_by(owner); alarm.rank >= 0) fail_by_alarm(alarm);
-  return failure_.status();
-}
-
-Status ScheduleTeam::explain() noexcept {
-  {
-    const auto guard = hold();
-    unshare();  // nothing is in flight, so from now on only the owner accesses the state
-  }
-  return failure_.explain();
-}
-
-bool ScheduleTeam::has_unreported_mismatch(int world_rank) noexcept {
-  const auto guard = hold();
-  if (closes_) return false;
-  if (failure_.ok()) check_alarm();
-  const int rank = team_.rank_of(world_rank);
-  return rank >= 0 && failure_.has_mismatch_from(rank);
-}
-
-bool ScheduleTeam::is_closing(int world_rank) noexcept {
-  Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
-  if (ledger == nullptr) return false;
-  const Signature last = ledger->signature_of(ledger->calls());
-  return last.kind() == Kind::setup && last.setup() == base::SetupCall::runtime_close;
-}
-
-void ScheduleTeam::throw_error(const Status& status, const char* operation, std::size_t bytes) {
-  if (different_largest_) throw wrong_largest_error(team_, operation, *different_largest_);
-  const Status cause = failure().ok() ? status : explain();
-  if (cause.code != Code::mismatch)
-    if (progress::TicketSource* const other = fabric_.tickets.unheard_mismatch(cause.peer)) try {
-        other->throw_failure(cause, operation);
-      } catch (const Error& error) {
-        ErrorDetail detail = error.detail();
-        detail.message = "in another team, before: " + detail.message;
-        throw Error(std::move(detail));
-      }
-  throw_failure_error(team_, failure_, cause, operation, bytes);
+/// Returns the awaited team rank; -1: none. Before its first step, an operation may wait in a guard.
+int ScheduleTeam::awaited_by(const Operation& operation) const noexcept {
+  if (operation.running()) return operation.awaited();
+  return guard_entered_ > guards_done_ ? (rank_ + size_ - (1 << guard_round_) % size_) % size_ : -1;
 }
 
 }  // namespace hmc::collectives
