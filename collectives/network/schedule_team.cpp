@@ -63,16 +63,8 @@ void ScheduleTeam::close() {
   arena_.close();
 }
 
-/// Logs the choice on rank 0, once per kind of call and size class.
-void ScheduleTeam::log_choice(const Choice& choice, const Call& call, std::uint64_t bytes) const {
-  if (rank_ != 0 || !fabric_.log.wants(base::LogLevel::info)) return;
-  fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
-                   call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, choice.algorithm->name,
-                   name_of(choice.source), choice.predicted_ns / 1000);
-}
-
 /// Selects the algorithm and the length of a piece.
-Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) noexcept {
+Status ScheduleTeam::choose(Operation& operation, const CollectiveArgs& args) noexcept {
   try {
     CollectiveArgs resolved = args;
     Call& call = resolved.call;
@@ -84,8 +76,11 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
     const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
       return Status::failure(Code::unsupported, "there is no algorithm for this call");
-    if (answer.is_new) [[unlikely]]
-      log_choice(way, call, bytes);
+    // Rank 0 logs it once per kind of call and size class.
+    if (answer.is_new && rank_ == 0 && fabric_.log.wants(base::LogLevel::info)) [[unlikely]]
+      fabric_.log.info("{}{} from {} bytes on, {} ranks: {} by {}, {:.1f} us predicted", name_of(call.collective),
+                       call.irregular() ? "v" : "", Selector::class_begin(bytes), size_, way.algorithm->name,
+                       name_of(way.source), way.predicted_ns / 1000);
     call.segment_bytes = way.segment_bytes;
     operation.take(resolved, *way.algorithm, way.longest, size_);
     if (is_users) ++taken_[static_cast<std::size_t>(way.algorithm - schedule::algorithms().data())];
@@ -100,26 +95,23 @@ Status ScheduleTeam::prepare(Operation& operation, const CollectiveArgs& args) n
 Status ScheduleTeam::run(const CollectiveArgs& args) noexcept {
   std::optional<Waiting> waiting;
   if (is_shared()) waiting.emplace(fabric_.background, Entry::blocks);
-  if (const Status status = begin_blocking(args); !status.ok()) return status;
-  const Status status = wait_for(blocking_);
+  {
+    const auto guard = hold();
+    if (!failure_.ok()) [[unlikely]]
+      return failure_.status();
+    if (const Status status = choose(blocking_, args); !status.ok())  // only out_of_memory can differ between ranks
+      return status.code == Code::out_of_memory ? fail_locked(status) : status;
+    unshare_if_idle();
+    blocking_.start(true);
+    record_call(blocking_, args.signature);
+    blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
+    blocking_.outcome = Status::in_progress();
+    active_.push_back(&blocking_);
+  }
+  const Status status = wait_for(blocking_);  // steps it, and the operations in flight
   const auto guard = hold();
   std::erase(active_, &blocking_);
   return status;
-}
-
-Status ScheduleTeam::begin_blocking(const CollectiveArgs& args) noexcept {
-  const auto guard = hold();
-  if (!failure_.ok()) [[unlikely]]
-    return failure_.status();
-  if (const Status status = prepare(blocking_, args); !status.ok())  // only out_of_memory can differ between ranks
-    return status.code == Code::out_of_memory ? fail_locked(status) : status;
-  unshare_if_idle();
-  blocking_.start(true);
-  record_call(blocking_, args.signature);
-  blocking_.turn = numbers_.next(blocking_.history, true, blocking_.synchronises() ? 1 : blocking_.turns());
-  active_.push_back(&blocking_);
-  blocking_.outcome = Status::in_progress();
-  return {};
 }
 
 Status ScheduleTeam::wait_for(Operation& operation) noexcept {
@@ -139,41 +131,17 @@ Status ScheduleTeam::wait_for(Operation& operation) noexcept {
   };
   for (;;) {
     before = moves();
-    if (moved()) {
-      if (status.code != Code::in_progress) return status;
-      continue;
-    }
-    // The timeout applies to each wait. A large call may take longer if it makes progress.
-    const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
-    if (!waited.ok()) {
-      const int peer = note().peer;
-      const auto guard = hold();
-      return fail_locked(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
+    if (!moved()) {
+      // The timeout applies to each wait. A large call may take longer if it makes progress.
+      const Status waited = fabric_.waiter.until(note(), moved, fabric_.timeout);
+      if (!waited.ok()) {
+        const int peer = note().peer;
+        const auto guard = hold();
+        return fail_locked(waited.peer >= 0 ? waited : Status::failure(waited.code, waited.what, peer));
+      }
     }
     if (status.code != Code::in_progress) return status;
   }
-}
-
-/// Called before a non-blocking operation starts: leaves room for it and for a blocking one. May throw bad_alloc.
-void ScheduleTeam::make_room() {
-  share();
-  if (active_.size() + 2 > active_.capacity()) active_.reserve(2 * active_.capacity());
-}
-
-/// Starts an operation. Requires an earlier make_room(), so that no step can fail. Reserves all turns of the operation,
-/// so that turns are in call order on every rank; see Numbering.
-Status ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
-  record_call(operation, operation.args().signature);
-  operation.start(false);
-  operation.numbers = numbers_;
-  for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
-  operation.turn = operation.numbers.next(operation.history, false);
-  operation.under_way = true;
-  ticket = operation.ticket;
-  active_.push_back(&operation);
-  operation.outcome = Status::in_progress();
-  step(By::owner);
-  return {};
 }
 
 Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
@@ -182,20 +150,42 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
   if (!failure_.ok()) [[unlikely]]
     return failure_.status();
   try {
-    make_room();
+    make_room();  // from here on the operation progresses in waits and in the progress thread
     Operation& operation = take(arena_);
     operation.plan_number = 0;
-    if (const Status status = prepare(operation, args); !status.ok()) {
+    if (const Status status = choose(operation, args); !status.ok()) {
       give_back(operation);
       unshare_if_idle();
       return status;
     }
     operation.copies = std::move(copies);
     operation.place = std::move(place);
-    return begin(operation, ticket);
+    begin(operation, ticket);
+    return {};
   } catch (const std::bad_alloc&) {
     return Status::failure(Code::out_of_memory, "no memory for an operation");
   }
+}
+
+/// Starts an operation. Requires an earlier make_room(), so that no step can fail. Reserves all turns of the operation,
+/// so that turns are in call order on every rank; see Numbering.
+void ScheduleTeam::begin(Operation& operation, std::uint64_t& ticket) noexcept {
+  record_call(operation, operation.args().signature);
+  operation.start(false);
+  operation.numbers = numbers_;
+  for (std::uint64_t i = 0; i < operation.turns(); ++i) static_cast<void>(numbers_.next(operation.history, false));
+  operation.turn = operation.numbers.next(operation.history, false);
+  operation.outcome = Status::in_progress();
+  operation.under_way = true;
+  ticket = operation.ticket;
+  active_.push_back(&operation);
+  step(By::owner);
+}
+
+/// Called before a non-blocking operation starts: leaves room for it and for a blocking one. May throw bad_alloc.
+void ScheduleTeam::make_room() {
+  share();
+  if (active_.size() + 2 > active_.capacity()) active_.reserve(2 * active_.capacity());
 }
 
 Request ScheduleTeam::request_of(std::uint64_t ticket, const char* operation) const {
@@ -208,7 +198,7 @@ Status ScheduleTeam::prepare_kept(const CollectiveArgs& args, Operation*& operat
   if (!failure_.ok()) return failure_.status();
   try {
     Operation& taken = take(arena_);
-    Status status = prepare(taken, args);
+    Status status = choose(taken, args);
     if (!status.ok()) {
       give_back(taken);
       return status;
@@ -245,7 +235,8 @@ Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noe
     return Status::failure(Code::out_of_memory, "no memory for a plan's run");
   }
   renew(operation);
-  return begin(operation, ticket);
+  begin(operation, ticket);
+  return {};
 }
 
 void ScheduleTeam::release_kept(Operation& operation) noexcept {
@@ -295,18 +286,13 @@ int ScheduleTeam::step(By who) noexcept {
     if (who == By::thread && is_callers(operation)) continue;
     if (stream_is_behind && operation.waits_for_stream()) continue;
     const std::uint64_t steps = operation.steps_taken();
-    const Status status = advance(operation);
+    const Status status = step(operation);
     count_moves(operation.steps_taken() - steps);
     if (status.code == Code::in_progress) {
       stream_is_behind = stream_is_behind || operation.waits_for_stream();
       continue;
     }
     count_moves();
-    if (status.ok() && changes_single_contribution(operation.args())) [[unlikely]] {
-      const CollectiveArgs& args = operation.args();
-      const void* const in = args.output;
-      args.reducer.kernel(&args.output, 1, &in, 1, args.call.irregular() ? args.call.counts[0] : args.call.count);
-    }
     operation.outcome = status;
     operation.drop_plan();
     if (!status.ok()) {
@@ -325,7 +311,8 @@ int ScheduleTeam::step(By who) noexcept {
   return static_cast<int>(moves() - before);
 }
 
-Status ScheduleTeam::advance(Operation& operation) noexcept {
+/// One operation, as far as it goes without waiting: its stream, its turn, the steps of each piece, its end.
+Status ScheduleTeam::step(Operation& operation) noexcept {
   if (operation.waits_for_stream())
     if (const Status status = operation.poll_stream(); !status.ok()) return status;
   for (;;) {
@@ -339,38 +326,40 @@ Status ScheduleTeam::advance(Operation& operation) noexcept {
     }
     if (const Status status = operation.advance(); !status.ok()) return status;
     if (operation.blocking() && operation.synchronises()) numbers_.synchronised(operation.turn.number);
-    if (!operation.next_piece()) return {};
+    if (!operation.next_piece()) break;
     operation.turn = operation.blocking() ? numbers_.next(operation.history, true)
                                           : operation.numbers.next(operation.history, false);
-    operation.outcome = Status::in_progress();
   }
+  if (changes_single_contribution(operation.args())) [[unlikely]] {
+    const CollectiveArgs& args = operation.args();
+    const void* const in = args.output;
+    args.reducer.kernel(&args.output, 1, &in, 1, args.call.irregular() ? args.call.counts[0] : args.call.count);
+  }
+  return {};
 }
 
-/// A call in flight hasn't finished its current number; it has finished all numbers before.
-bool ScheduleTeam::finished_here(std::uint64_t number) const noexcept {
-  return std::none_of(active_.begin(), active_.end(), [&](const Operation* operation) {
-    return operation->outcome.code == Code::in_progress && operation->turn.number <= number;
-  });
-}
-
+/// Ok when the guards before the operation's first step are complete. A guard's signals wake the peers' progress
+/// threads unless the call is blocking, because the peers may be computing. A guard's word consists of its number
+/// (upper bits) and the tag of its call. So ranks that wait for no message (each the root of its own broadcast) detect
+/// their mismatch here.
 Status ScheduleTeam::await_turn(Operation& operation) noexcept {
   const Turn& turn = operation.turn;
   if (guards_done_ >= turn.guard) return {};
-  if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !finished_here(turn.before)) return Status::in_progress();
-  return run_guard(turn, !operation.blocking());
-}
+  // A call in flight hasn't finished its current number; it has finished all numbers before.
+  const auto has_finished_all = [&] {
+    return std::ranges::none_of(active_, [&](const Operation* each) {
+      return each->outcome.code == Code::in_progress && each->turn.number <= turn.before;
+    });
+  };
+  if (!turn.runs_guard || guards_done_ + 1 < turn.guard || !has_finished_all()) return Status::in_progress();
 
-/// `nudges`: wake the peers' progress threads, because the peers may be computing. A guard's word consists of its
-/// number (upper bits) and the tag of its call. So ranks that wait for no message (each the root of its own broadcast)
-/// detect their mismatch here.
-Status ScheduleTeam::run_guard(const Turn& turn, bool nudges) noexcept {
   const std::uint64_t guard = turn.guard, word = guard << Arena::tag_bits | Arena::tag_of(turn.stamp);
   const auto signal = [&](int distance) noexcept {
     const int peer = (rank_ + distance) % size_;
     std::uint64_t ticket = 0;  // a signal without bytes has no source to wait for
     const Status status =
         rma::begin_put_signal(arena_.window(), peer, 0, nullptr, 0, Arena::guard_offset(guard_round_), word, ticket);
-    if (nudges) rma::nudge(arena_.window(), peer);
+    if (!operation.blocking()) rma::nudge(arena_.window(), peer);
     return status;
   };
   if (guard_entered_ < guard) {

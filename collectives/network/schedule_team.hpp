@@ -107,18 +107,14 @@ class ScheduleTeam final : public progress::StartedOperations<Operation> {
   const base::Status& fail_locked(const base::Status& status, std::uint64_t call = 0,
                                   const TeamFailure::Alarm& alarm = {}) noexcept;
   void make_room();
-  void log_choice(const Choice& choice, const schedule::Call& call, std::uint64_t bytes) const;
-  base::Status prepare(Operation& operation, const CollectiveArgs& args) noexcept;
+  base::Status choose(Operation& operation, const CollectiveArgs& args) noexcept;
   base::Status check_idle(const Operation& operation) const noexcept;
-  base::Status begin(Operation& operation, std::uint64_t& ticket) noexcept;
+  void begin(Operation& operation, std::uint64_t& ticket) noexcept;
   void finish_operation(Operation& operation) noexcept;
   void free_operation(Operation& operation) noexcept;
-  base::Status begin_blocking(const CollectiveArgs& args) noexcept;
   base::Status wait_for(Operation& operation) noexcept;
-  base::Status advance(Operation& operation) noexcept;
+  base::Status step(Operation& operation) noexcept;
   base::Status await_turn(Operation& operation) noexcept;
-  base::Status run_guard(const Turn& turn, bool nudges) noexcept;
-  bool finished_here(std::uint64_t number) const noexcept;
   bool changes_single_contribution(const CollectiveArgs& args) const noexcept;
   void record_call(Operation& operation, Signature signature) noexcept;
   int awaited_by(const Operation& operation) const noexcept;
