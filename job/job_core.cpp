@@ -19,6 +19,7 @@
 #include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/launcher_notice.hpp"
 #include "collectives/select/parameters.hpp"
+#include "collectives/team/team_object.hpp"
 #include "job/machine_model.hpp"
 #include "job/wires.hpp"
 #include "job/world_memory.hpp"
@@ -247,9 +248,7 @@ class JobCore::Link final : public rma::Job {
   /// Another job follows, or the JobCore ends. The fabric is closed then.
   void end() noexcept { core_ = nullptr; }
 
-  std::shared_ptr<rma::TeamCore> regroup(Regroup which, std::chrono::nanoseconds timeout) override {
-    return core_->regroup(which, timeout);
-  }
+  Team regroup(Regroup which, std::chrono::nanoseconds timeout) override { return core_->regroup(which, timeout); }
   void abort(std::string_view text) noexcept override {
     if (core_ != nullptr) core_->abort(1, text);
   }
@@ -296,7 +295,7 @@ JobCore::Parts JobCore::build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, c
   fabric->log.info("rank {} of {}, launcher {}, waits by {}", fabric->rank, fabric->size, bootstrap->launcher(),
                    fabric->waiter.sleeps() ? "sleeping (ranks outnumber cores)" : "polling");
 
-  auto world = base::make_owned<rma::TeamCore>(fabric);
+  auto world = base::make_owned<collectives::TeamObject>(fabric);
   settings.parameters = model.agree(*world);
   open_world(*world, settings);
   return {std::move(bootstrap), std::move(fabric), Team(std::move(world))};
@@ -360,7 +359,7 @@ void JobCore::use(Parts fresh) {
 
 /// The caller's Team keeps the old world, and with it the fabric, until this call returns. The old windows keep their
 /// memory until Window::rebind.
-std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout) {
+Team JobCore::regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout) {
   const bool shrinks = which == rma::Job::Regroup::shrink;
   const char* const operation = shrinks ? "shrink" : "grow";
   const Parts old = current_;
@@ -394,7 +393,7 @@ std::shared_ptr<rma::TeamCore> JobCore::regroup(rma::Job::Regroup which, std::ch
   old.fabric->life->open = 0;
   use(std::move(fresh));
   if (old.bootstrap != first_) old.bootstrap->leave();
-  return current_.world.core();
+  return current_.world;
 }
 
 void JobCore::abort(int exit_code, std::string_view text) noexcept {
@@ -417,8 +416,9 @@ void JobCore::close() {
   };
   // First, and even if later steps fail: pending work on streams of any team still uses the ranks' memory.
   for (rma::OpenStreams* const each : fabric.devices->open_streams()) take(each->complete_streams());
-  current_.world.core()->messages->close();
-  const std::exception_ptr unheard = current_.world.core()->collectives->close();
+  collectives::TeamObject& world = *current_.world.object();
+  world.messages->close();
+  const std::exception_ptr unheard = world.close_engines();
   fabric.background.stop();
   fabric.background.end_all();  // ends the operations in flight of other teams: the caller may free their buffers
   rma::close_step(unheard,

@@ -46,7 +46,7 @@ class JobCore {
     std::shared_ptr<Link> link{};
   };
   static Parts build(std::shared_ptr<bootstrap::Bootstrap> bootstrap, const base::Env& env);
-  std::shared_ptr<rma::TeamCore> regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout);
+  Team regroup(rma::Job::Regroup which, std::chrono::nanoseconds timeout);
   void use(Parts fresh);
 
   base::Env env_;

@@ -22,11 +22,11 @@ struct Sections {
 
 }  // namespace
 
-void open_world(rma::TeamCore& world, const collectives::Settings& settings) {
+void open_world(collectives::TeamObject& world, const collectives::Settings& settings) {
   const p2p::Layout layout(world.size(), world.all_direct());
   std::shared_ptr<rma::WindowCore> window;
   std::uint64_t messages_at = 0;
-  collectives::attach(world, settings, [&](std::size_t arena_bytes, const collectives::PreparePart& prepare) {
+  world.create_engines(settings, [&](std::size_t arena_bytes, const collectives::PreparePart& prepare) {
     const Sections sections(arena_bytes, layout);
     messages_at = sections.messages;
     return window = rma::create_window(world, sections.end, rma::WindowCore::Role::lazy, prepare);

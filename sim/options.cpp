@@ -28,9 +28,9 @@ void replace(schedule::LinkCost& link, const Values& values) {
           values[3].value_or(link.per_byte)};
 }
 
-schedule::Collective collective_from(const std::string& word) {
-  for (int i = 0; i < schedule::collective_count; ++i)
-    if (const auto each = static_cast<schedule::Collective>(i); word == schedule::name_of(each)) return each;
+CollectiveKind collective_from(const std::string& word) {
+  for (int i = 0; i < collective_count; ++i)
+    if (const auto each = static_cast<CollectiveKind>(i); word == name_of(each)) return each;
   throw UsageError("'" + word + "' isn't a collective");
 }
 
@@ -110,8 +110,8 @@ void finish(SimOptions& o) {
   o.collective = collective_from(o.collective_word);
   if (o.ranks_words.empty()) o.ranks_words = {"64"};
   const bool sweep = !o.plot.empty() && o.bytes_words.size() < 2 && o.ranks_words.size() < 2;
-  if (o.collective == schedule::Collective::barrier) o.bytes_words = {"0"};
-  if (sweep && o.collective != schedule::Collective::barrier)
+  if (o.collective == CollectiveKind::barrier) o.bytes_words = {"0"};
+  if (sweep && o.collective != CollectiveKind::barrier)
     o.bytes_words = {"8", "64", "512", "4K", "32K", "256K", "2M", "16M"};
   if (o.bytes_words.empty()) o.bytes_words = {"1M"};
   for (const std::string& word : o.bytes_words) o.bytes.push_back(bytes_from(word));

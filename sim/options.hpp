@@ -17,7 +17,7 @@ struct UsageError : std::invalid_argument {
 };
 
 struct SimOptions {
-  schedule::Collective collective = schedule::Collective::allreduce;
+  CollectiveKind collective = CollectiveKind::allreduce;
   std::vector<std::uint64_t> bytes;
   std::vector<int> ranks;
   int per_node = 1;

@@ -64,7 +64,7 @@ std::string format_time(Time time) {
 
 std::string text_of(const Survey& survey) {
   const rules::LibraryCall& q = survey.question;
-  const bool sized = q.collective != schedule::Collective::barrier;
+  const bool sized = q.collective != CollectiveKind::barrier;
   std::string text = fmt::format("{}{}{} on {} ranks, {} per node\n", name_of(q.collective), sized ? " of " : "",
                                  sized ? format_bytes(q.bytes) : "", q.shape.size, q.shape.per_node);
   text += fmt::format("  {:<42} {:>11} {:>8} {:>13} {:>7}\n", "algorithm", "replayed", "/ best", "estimate", "pieces");

@@ -18,7 +18,7 @@ using schedule::Shape;
 Call call_of(const LibraryCall& question, bool deterministic) {
   Call call;
   call.collective = question.collective;
-  if (schedule::reduces(question.collective)) {
+  if (reduces(question.collective)) {
     const bool fours = question.bytes % 4 == 0;
     call.type = fours ? DType::f32 : DType::u8;
     call.element_bytes = fours ? 4 : 1;

@@ -48,7 +48,7 @@ class Surveyor {
 
  private:
   using Key =
-      std::tuple<schedule::Collective, std::string, std::uint64_t, std::uint32_t, std::uint64_t, bool, int, int, bool>;
+      std::tuple<CollectiveKind, std::string, std::uint64_t, std::uint32_t, std::uint64_t, bool, int, int, bool>;
   SurveyRow ours(const collectives::Evaluation& candidate, const rules::LibraryCall& question,
                  const collectives::AreaLimits& room);
   SurveyRow predict_one(const schedule::Algorithm& algorithm, const rules::LibraryCall& question, schedule::Call call);

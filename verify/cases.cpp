@@ -31,7 +31,7 @@ Case::Case(const schedule::Algorithm& algorithm, schedule::Shape shape, const sc
 
 void Case::make_irregular(std::uint64_t largest, bool gaps) {
   const auto size = static_cast<std::size_t>(shape_.size);
-  if (call_.collective != schedule::Collective::alltoall) {
+  if (call_.collective != CollectiveKind::alltoall) {
     for (std::size_t r = 0; r < size; ++r) counts_.push_back(varied(r, 1, largest));
     if (gaps) displacements_ = displacements_of(counts_, true);
     call_.counts = counts_;
@@ -105,7 +105,6 @@ namespace {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Collective;
 using schedule::Shape;
 
 enum class CountForm { uniform, irregular, gaps };
@@ -123,11 +122,6 @@ struct CallVariant {
   int radix = 0;
 };
 
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
-
 /// Multiplies `variants` by the values of one field.
 template <typename T> void vary(std::vector<CallVariant>& variants, T CallVariant::*field, std::vector<T> values) {
   std::vector<CallVariant> all;
@@ -140,9 +134,9 @@ template <typename T> void vary(std::vector<CallVariant>& variants, T CallVarian
 }
 
 std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
-  const Collective collective = algorithm.collective;
+  const CollectiveKind collective = algorithm.collective;
   std::vector<CallVariant> variants(1);
-  if (collective == Collective::barrier) return variants;
+  if (collective == CollectiveKind::barrier) return variants;
   if (has_root(collective)) {
     std::vector<int> roots{0};
     if (size > 1) roots.push_back(size - 1);
@@ -153,7 +147,7 @@ std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
   if (has_blocks(collective)) {
     vary(variants, &CallVariant::form, {CountForm::uniform, CountForm::irregular, CountForm::gaps});
     std::erase_if(variants, [&](const CallVariant& variant) {
-      return variant.form == CountForm::gaps && collective == Collective::reduce_scatter;
+      return variant.form == CountForm::gaps && collective == CollectiveKind::reduce_scatter;
     });
   }
   if (reduces(collective)) {
@@ -179,8 +173,8 @@ std::vector<CallVariant> variants_of(const Algorithm& algorithm, int size) {
 
 constexpr std::uint64_t huge = std::uint64_t{1} << 32;
 
-std::vector<std::uint64_t> counts_for(Collective collective, int size) {
-  if (collective == Collective::barrier) return {0};
+std::vector<std::uint64_t> counts_for(CollectiveKind collective, int size) {
+  if (collective == CollectiveKind::barrier) return {0};
   const auto n = static_cast<std::uint64_t>(size);
   std::vector<std::uint64_t> counts{0, 1, n > 1 ? n - 1 : 2};
   if (has_blocks(collective))
@@ -192,7 +186,7 @@ std::vector<std::uint64_t> counts_for(Collective collective, int size) {
   return counts;
 }
 
-Call call_of(Collective collective, const CallVariant& variant, std::uint64_t count, std::uint32_t element_bytes) {
+Call call_of(CollectiveKind collective, const CallVariant& variant, std::uint64_t count, std::uint32_t element_bytes) {
   Call call;
   call.collective = collective;
   call.element_bytes = element_bytes;
@@ -235,7 +229,7 @@ void for_each_case(const Algorithm& algorithm, int size, Effort effort, const st
       const std::size_t number = first + i;
       const CallVariant& chosen = variants[number * stride % variants.size()];
       // Too expensive: each of N ranks has N counts.
-      if (chosen.form != CountForm::uniform && algorithm.collective == Collective::alltoall && size > 600) continue;
+      if (chosen.form != CountForm::uniform && algorithm.collective == CollectiveKind::alltoall && size > 600) continue;
       const std::uint32_t element_bytes = number % 3 == 0 ? 4 : number % 3 == 1 ? 1 : 12;
       Call call = call_of(algorithm.collective, chosen, count, element_bytes);
       // A few segments find the same errors as many segments.

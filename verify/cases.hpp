@@ -25,7 +25,7 @@ class Case {
 
   bool applies() const;
   /// Some bytes move, or it is a barrier.
-  bool has_count() const { return call_.count > 0 || call_.collective == schedule::Collective::barrier; }
+  bool has_count() const { return call_.count > 0 || call_.collective == CollectiveKind::barrier; }
   /// Contributions must be combined in rank order on every rank: for operations that don't commute, and for
   /// deterministic reductions.
   bool in_rank_order() const { return !call_.commutative || call_.deterministic; }

@@ -356,7 +356,7 @@ void Checker::check_barrier_entries() const {
 void Checker::check_end(int number) {
   me_ = static_cast<std::uint32_t>(number);
   RankState& rank = ranks_[me_];
-  if (subject_.call_of(number).collective == schedule::Collective::barrier) check_barrier_entries();
+  if (subject_.call_of(number).collective == CollectiveKind::barrier) check_barrier_entries();
   for (const auto* pending_reads : {&rank.pending_reads, &rank.pending_input_reads})
     for (const PendingRead& pending : *pending_reads)
       if (!pending.is_get && !is_complete(pending, rank.clock, me_))
@@ -369,7 +369,7 @@ void Checker::check_end(int number) {
   for (const Content& content : required_output_of(subject_, number, values_))
     expected.write(overlap.output_at + content.begin, {content.piece});
   // The result of exscan on rank 0 is undefined.
-  if (subject_.call_of(number).collective == schedule::Collective::exscan && number == 0) return;
+  if (subject_.call_of(number).collective == CollectiveKind::exscan && number == 0) return;
   compare(rank.memories[1], expected);
 }
 

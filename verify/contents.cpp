@@ -4,7 +4,6 @@ namespace hmc::verify {
 namespace {
 
 using schedule::Call;
-using schedule::Collective;
 
 std::uint64_t count_of(const Call& call, int block) {
   return call.irregular() ? call.counts[static_cast<std::size_t>(block)] : call.count;
@@ -73,7 +72,7 @@ Contents input_of(const Case& subject, int rank, Values& values) {
   const Call call = subject.call_of(rank);
   const std::uint64_t bytes = input_bytes(subject.shape(), call, rank);
   if (bytes == 0) return {};
-  if (call.collective == Collective::gather || call.collective == Collective::allgather)
+  if (call.collective == CollectiveKind::gather || call.collective == CollectiveKind::allgather)
     return {{0, {bytes, packed_place_of(call, rank) * call.element_bytes, all_blocks}}};
   return {{0, {bytes, 0, values.contribution(static_cast<std::uint32_t>(rank))}}};
 }
@@ -88,28 +87,28 @@ Contents required_output_of(const Case& subject, int rank, Values& values) {
   };
   Contents contents;
   switch (call.collective) {
-    case Collective::barrier: break;
-    case Collective::broadcast:
+    case CollectiveKind::barrier: break;
+    case CollectiveKind::broadcast:
       add(contents, call, 0, call.count, 0, values.contribution(static_cast<std::uint32_t>(call.root)));
       break;
-    case Collective::reduce:
+    case CollectiveKind::reduce:
       if (rank == call.root) add(contents, call, 0, call.count, 0, result_of(end_of_team));
       break;
-    case Collective::allreduce: add(contents, call, 0, call.count, 0, result_of(end_of_team)); break;
-    case Collective::gather:
+    case CollectiveKind::allreduce: add(contents, call, 0, call.count, 0, result_of(end_of_team)); break;
+    case CollectiveKind::gather:
       if (rank == call.root) return all_blocks_of(call, size);
       break;
-    case Collective::allgather: return all_blocks_of(call, size);
-    case Collective::scatter:
+    case CollectiveKind::allgather: return all_blocks_of(call, size);
+    case CollectiveKind::scatter:
       add(contents, call, 0, count_of(call, rank), place_of(call, rank),
           values.contribution(static_cast<std::uint32_t>(call.root)));
       break;
-    case Collective::alltoall: return blocks_from_all(subject, rank, values);
-    case Collective::reduce_scatter:
+    case CollectiveKind::alltoall: return blocks_from_all(subject, rank, values);
+    case CollectiveKind::reduce_scatter:
       add(contents, call, 0, count_of(call, rank), place_of(call, rank), result_of(end_of_team));
       break;
-    case Collective::scan: add(contents, call, 0, call.count, 0, result_of(me + 1)); break;
-    case Collective::exscan:
+    case CollectiveKind::scan: add(contents, call, 0, call.count, 0, result_of(me + 1)); break;
+    case CollectiveKind::exscan:
       if (rank > 0) add(contents, call, 0, call.count, 0, result_of(me));
       break;
   }
@@ -122,12 +121,14 @@ BufferOverlap buffer_overlap_of(const Case& subject, int rank) {
   const std::uint64_t element = call.element_bytes;
   const bool is_root = rank == call.root;
   switch (call.collective) {
-    case Collective::barrier: return {};
-    case Collective::gather: return is_root ? BufferOverlap{true, place_of(call, rank) * element, 0} : BufferOverlap{};
-    case Collective::allgather: return {true, place_of(call, rank) * element, 0};
-    case Collective::scatter: return is_root ? BufferOverlap{true, 0, place_of(call, rank) * element} : BufferOverlap{};
-    case Collective::broadcast:
-    case Collective::reduce: return is_root ? BufferOverlap{true, 0, 0} : BufferOverlap{};
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::gather:
+      return is_root ? BufferOverlap{true, place_of(call, rank) * element, 0} : BufferOverlap{};
+    case CollectiveKind::allgather: return {true, place_of(call, rank) * element, 0};
+    case CollectiveKind::scatter:
+      return is_root ? BufferOverlap{true, 0, place_of(call, rank) * element} : BufferOverlap{};
+    case CollectiveKind::broadcast:
+    case CollectiveKind::reduce: return is_root ? BufferOverlap{true, 0, 0} : BufferOverlap{};
     default: return {true, 0, 0};
   }
 }

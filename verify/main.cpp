@@ -53,7 +53,7 @@ struct ResultRow {
 };
 
 std::string name_of(const schedule::Algorithm& algorithm) {
-  return fmt::format("{}:{}", schedule::name_of(algorithm.collective), algorithm.name);
+  return fmt::format("{}:{}", name_of(algorithm.collective), algorithm.name);
 }
 
 std::string text_of(const Case& subject, const std::vector<schedule::Schedule>& schedules,

@@ -133,7 +133,7 @@ class Replay {
     for (const PutInFlight& put : puts_)
       if (put.from == r && put.state == PutInFlight::issued && put.step.bytes > 0)
         wrong_ = "rank " + std::to_string(r) + " ends before the source of a put is read";
-    if (call_.collective != schedule::Collective::barrier) return;
+    if (call_.collective != CollectiveKind::barrier) return;
     for (std::size_t other = 0; other < ranks_.size(); ++other)
       if (ranks_[other].at == 0)
         wrong_ = "rank " + std::to_string(r) + " leaves before rank " + std::to_string(other) + " enters";
@@ -217,7 +217,7 @@ class Replay {
   }
 
   std::optional<std::string> compare(int rank) {
-    if (call_.collective == schedule::Collective::exscan && rank == 0) return std::nullopt;
+    if (call_.collective == CollectiveKind::exscan && rank == 0) return std::nullopt;
     for (const Content& content : required_output_of(subject_, rank, values_))
       for (std::uint64_t i = 0; i < content.piece.bytes; ++i)
         if (*at(static_cast<std::size_t>(rank), StepBuffer::output, content.begin + i) != cell_of(content.piece, i))

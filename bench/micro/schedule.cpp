@@ -8,8 +8,9 @@
 namespace {
 
 using namespace hmc::collectives::schedule;
+using hmc::CollectiveKind;
 
-Call call_of(Collective collective) {
+Call call_of(CollectiveKind collective) {
   Call call;
   call.collective = collective;
   call.count = 4096;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include <hmc/collective.hpp>
 #include <hmc/types.hpp>
 
 #include "runtime/base/exchange.hpp"
@@ -11,41 +12,9 @@
 
 namespace hmc::collectives {
 
-enum class Kind : std::uint8_t {
-  none,
-  barrier,
-  broadcast,
-  allgather,
-  allreduce,
-  reduce,
-  gather,
-  scatter,
-  alltoall,
-  reduce_scatter,
-  scan,
-  exscan,
-  setup,  ///< a step of the creation or close of a team or window
-  plan,   ///< start of a plan; the plan's collective follows as the next call
-};
-const char* name_of(Kind kind) noexcept;
-/// The activity that a wait in such a call publishes. Inline, because every wait uses it.
-constexpr base::Activity activity_of(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::broadcast: return base::Activity::broadcast;
-    case Kind::allgather: return base::Activity::allgather;
-    case Kind::allreduce: return base::Activity::allreduce;
-    case Kind::reduce: return base::Activity::reduce;
-    case Kind::gather: return base::Activity::gather;
-    case Kind::scatter: return base::Activity::scatter;
-    case Kind::alltoall: return base::Activity::alltoall;
-    case Kind::reduce_scatter: return base::Activity::reduce_scatter;
-    case Kind::scan: return base::Activity::scan;
-    case Kind::exscan: return base::Activity::exscan;
-    case Kind::setup: return base::Activity::setup;
-    default: return base::Activity::barrier;
-  }
-}
-
+/// A call of a collective, a step of the creation or close of a team or window (setup), or the start of a plan, whose
+/// collective follows as the next call.
+///
 /// Fields from the most significant bit: kind 5 | type 5 | op 5 | irregular 1 | non-blocking 1 | deterministic 1 |
 /// ordered 1 | root 13 | count 32. They include all parameters that select an algorithm or the length of a piece. A
 /// count above 32 bits and a root above 13 bits are folded. The counts of a v-form are hashed (for alltoallv see
@@ -56,30 +25,27 @@ class Signature {
 
   constexpr Signature() = default;
   constexpr explicit Signature(std::uint64_t word) : word_(word) {}
-  static constexpr Signature make(Kind kind, std::uint64_t count, int root = 0, DType type = DType::u8,
+  static constexpr Signature make(CollectiveKind kind, std::uint64_t count, int root = 0, DType type = DType::u8,
                                   unsigned op = 0) {
-    const std::uint64_t above = (count >> 32) + (static_cast<std::uint64_t>(root) >> 13);
-    const std::uint64_t folded = (count ^ above * 0x9e3779b1U) & 0xffffffffU;
-    return Signature(static_cast<std::uint64_t>(kind) << 59 | static_cast<std::uint64_t>(type) << 54 |
-                     static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
-                     folded);
+    return make(first_collective + static_cast<unsigned>(kind), count, root, type, op);
   }
   /// In alltoallv the counts differ between ranks, and the call itself compares them. Only the element size is in the
   /// word. Its bits above 23 are folded into the count like bits of a root above 13.
   static constexpr Signature alltoallv(std::uint32_t element) {
     const std::uint32_t root = (element & root_mask) | element >> 23 << 13;
-    return make(Kind::alltoall, 0, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U), element >> 18 & 31U)
+    return make(CollectiveKind::alltoall, 0, static_cast<int>(root), static_cast<DType>(element >> 13 & 31U),
+                element >> 18 & 31U)
         .irregular();
   }
   /// A step in the creation or close of an object. `form`: the collective of this step. `number`: the id of the window
   /// that is closed or gets a context; else 0.
   static constexpr Signature make(base::SetupCall what, std::uint64_t number, int form = 0) {
-    return make(Kind::setup, number, form, DType::u8, static_cast<unsigned>(what));
+    return make(setup_step, number, form, DType::u8, static_cast<unsigned>(what));
   }
   /// The start of a plan. `number`: counts the team's plans in the order of their creation. Plans with equal arguments
   /// differ in it, and a started plan differs from a non-blocking call.
   static constexpr Signature plan_start(std::uint64_t number, Signature collective) {
-    const Signature start = make(Kind::plan, number, 0, DType::u8, static_cast<unsigned>(collective.kind()));
+    const Signature start = make(start_of_plan, number, 0, DType::u8, static_cast<unsigned>(collective.collective()));
     return Signature(start.word_ | (collective.word_ & irregular_bit));
   }
   constexpr Signature irregular() const { return Signature(word_ | irregular_bit); }
@@ -91,9 +57,12 @@ class Signature {
   }
 
   constexpr std::uint64_t word() const { return word_; }
-  constexpr Kind kind() const { return static_cast<Kind>(word_ >> 59); }
+  constexpr bool is_setup() const { return kind() == setup_step; }
+  constexpr bool is_collective() const { return kind() >= first_collective; }
+  /// Requires is_collective().
+  constexpr CollectiveKind collective() const { return static_cast<CollectiveKind>(kind() - first_collective); }
   friend constexpr bool operator==(Signature, Signature) = default;
-  /// Requires kind() == Kind::setup.
+  /// Requires is_setup().
   constexpr base::SetupCall setup() const {
     return static_cast<base::SetupCall>(static_cast<unsigned>(word_ >> 49) & 31U);
   }
@@ -103,8 +72,18 @@ class Signature {
   std::string text() const;
 
  private:
-  /// text() of an alltoallv.
-  std::string text_of_elements() const;
+  // The kinds; 0: no call.
+  static constexpr unsigned setup_step = 1, start_of_plan = 2, first_collective = 3;
+  static_assert(first_collective + collective_count <= 32);
+
+  constexpr unsigned kind() const { return static_cast<unsigned>(word_ >> 59); }
+  static constexpr Signature make(unsigned kind, std::uint64_t count, int root, DType type, unsigned op) {
+    const std::uint64_t above = (count >> 32) + (static_cast<std::uint64_t>(root) >> 13);
+    const std::uint64_t folded = (count ^ above * 0x9e3779b1U) & 0xffffffffU;
+    return Signature(static_cast<std::uint64_t>(kind) << 59 | static_cast<std::uint64_t>(type) << 54 |
+                     static_cast<std::uint64_t>(op & 31U) << 49 | (static_cast<std::uint64_t>(root) & root_mask) << 32 |
+                     folded);
+  }
 
   static constexpr std::uint64_t irregular_bit = std::uint64_t{1} << 48;
   static constexpr std::uint64_t non_blocking_bit = std::uint64_t{1} << 47;
@@ -114,9 +93,10 @@ class Signature {
   std::uint64_t word_ = 0;
 };
 
-/// The activity that a wait in such a call publishes.
+/// The activity that a wait in such a call publishes. Inline, because every wait uses it.
 constexpr base::Activity activity_of(Signature signature) noexcept {
-  if (signature.kind() != Kind::setup) return activity_of(signature.kind());
+  if (!signature.is_setup())
+    return base::activity_of(signature.is_collective() ? signature.collective() : CollectiveKind::barrier);
   switch (signature.setup()) {
     case base::SetupCall::window_close:
     case base::SetupCall::team_close:

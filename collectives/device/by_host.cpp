@@ -33,7 +33,6 @@ namespace hmc::collectives {
 namespace {
 
 using base::Status;
-using schedule::Collective;
 
 const char* const failed_before = "an earlier call on streams has failed on a rank";
 
@@ -76,7 +75,7 @@ class HostPlace final : public StreamPosition {
 
 class ByHost final : public CallsOnStreams, public rma::OpenStreams {
  public:
-  ByHost(const OpenTeam& team, const char* operation, const void* buffer);
+  ByHost(TeamObject& team, const char* operation, const void* buffer);
   ~ByHost() override;
   void allreduce(void* stream, const CollectiveArgs& args) override;
   void barrier(void* stream, const void* buffer) override;
@@ -95,7 +94,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   };
 
   std::string prepare();
-  ScheduleTeam& schedules() const noexcept { return static_cast<State&>(*own_->collectives).schedules(); }
+  ScheduleTeam& schedules() const noexcept { return own_->schedules(); }
   template <typename Enqueue> void call(void* stream, const char* operation, Enqueue&& enqueue);
   Piece piece_of(const CollectiveArgs& args, std::size_t first, std::size_t count) noexcept;
   Status stage_input(Piece& piece, memory::Stream& stream) const;
@@ -113,7 +112,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   memory::Owner owner_;
   std::array<Slot, 2> slots_;
   std::unique_ptr<memory::Event> last_;
-  std::shared_ptr<rma::TeamCore> own_;  // destroyed before the members that its calls use
+  std::shared_ptr<TeamObject> own_;  // destroyed before the members that its calls use
   std::uint64_t pieces_ = 0;
   std::uint64_t end_ = 0;     // the ticket of the barrier that announces the end of calls
   bool is_recorded_ = false;  // last_ is recorded
@@ -122,7 +121,7 @@ class ByHost final : public CallsOnStreams, public rma::OpenStreams {
   bool has_thrown_ = false;  // the caller has received an error, so it makes no further calls
 };
 
-ByHost::ByHost(const OpenTeam& team, const char* operation, const void* buffer) : team_(team.core) {
+ByHost::ByHost(TeamObject& team, const char* operation, const void* buffer) : team_(team) {
   const rma::OperationScope user(team_.fabric(), operation, base::SetupCall::streams);
   memory::look_for_devices();
   owner_ = memory::known_owner_of(buffer);
@@ -285,7 +284,7 @@ Status ByHost::announce_end() noexcept {
   if (end_ != 0) return {};
   CollectiveArgs args = barrier_args();
   args.operation = "Team::close";
-  args.signature = Signature::make(base::SetupCall::team_close, 0, static_cast<int>(Collective::barrier));
+  args.signature = Signature::make(base::SetupCall::team_close, 0, static_cast<int>(CollectiveKind::barrier));
   return schedules().start(args, end_);
 }
 
@@ -336,7 +335,7 @@ void ByHost::close() {
     all_know = in.number<std::uint64_t>() == 1 && all_know;
   }
   if (!all_know) throw_failure(status, "Team::close");
-  if (status.ok()) collectives::close(OpenTeam(own_, "Team::close"));
+  if (status.ok()) collectives::close(open(own_, "Team::close"));
   open_ = false;
 }
 
@@ -361,7 +360,7 @@ Status ByHost::outcome() const noexcept {
 
 }  // namespace
 
-std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer) {
+std::unique_ptr<CallsOnStreams> make_by_host(TeamObject& team, const char* operation, const void* buffer) {
   return std::make_unique<ByHost>(team, operation, buffer);
 }
 

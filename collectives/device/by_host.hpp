@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 
 namespace hmc::collectives {
 
 /// Collective. `buffer` must be in memory of the streams' device. Throws Error{unsupported} on every rank if a rank
 /// doesn't support these calls.
-std::unique_ptr<CallsOnStreams> make_by_host(const OpenTeam& team, const char* operation, const void* buffer);
+std::unique_ptr<CallsOnStreams> make_by_host(TeamObject& team, const char* operation, const void* buffer);
 
 }  // namespace hmc::collectives

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "collectives/args/check.hpp"
 #include "collectives/device/by_host.hpp"
 #include "runtime/device/host_copies.hpp"
 #include "runtime/device/stream_group.hpp"
@@ -30,8 +31,8 @@ constexpr std::size_t border_bytes = 4096;
 
 class ByWords final : public CallsOnStreams {
  public:
-  ByWords(const OpenTeam& team, const char* operation, const void* buffer)
-      : team_(team.core), streams_(team.core, operation, buffer) {}
+  ByWords(TeamObject& team, const char* operation, const void* buffer)
+      : team_(team), streams_(team, operation, buffer) {}
 
   void allreduce(void* stream, const CollectiveArgs& args) override {
     require(streams_.accepts(args.input), "allreduce_on");
@@ -81,18 +82,18 @@ class ByWords final : public CallsOnStreams {
 namespace hmc {
 
 using collectives::CallsOnStreams;
-using collectives::OpenTeam;
+using collectives::TeamObject;
 
 namespace {
 
-CallsOnStreams& calls_of(const OpenTeam& team, const char* operation, const void* buffer) {
-  if (team.state.streams != nullptr) return *team.state.streams;
+CallsOnStreams& calls_of(TeamObject& team, const char* operation, const void* buffer) {
+  if (team.streams != nullptr) return *team.streams;
   try {
-    team.state.streams = std::make_unique<collectives::ByWords>(team, operation, buffer);
+    team.streams = std::make_unique<collectives::ByWords>(team, operation, buffer);
   } catch (const Error& by_words) {
     if (by_words.code() != Code::unsupported) throw;  // the same on every rank
     try {
-      team.state.streams = collectives::make_by_host(team, operation, buffer);
+      team.streams = collectives::make_by_host(team, operation, buffer);
     } catch (const Error& by_host) {
       if (by_host.code() != Code::unsupported) throw;
       ErrorDetail detail = by_host.detail();
@@ -100,25 +101,25 @@ CallsOnStreams& calls_of(const OpenTeam& team, const char* operation, const void
           fmt::format("{}; and the streams can't wait for each other: {}", detail.message, by_words.detail().message);
       throw Error(std::move(detail));
     }
-    if (team.rank() == 0)
-      team.core.fabric().log.info("calls on streams go through the host: {}", by_words.detail().message);
+    if (team.rank() == 0) team.fabric().log.info("calls on streams go through the host: {}", by_words.detail().message);
   }
-  return *team.state.streams;
+  return *team.streams;
 }
 
 }  // namespace
 
-void Team::allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
-  const OpenTeam team(core_, "allreduce_on");
+void Team::run_on(void* stream, const Collective& call) {
+  const bool is_barrier = call.kind == CollectiveKind::barrier;
+  const char* const operation = is_barrier ? "barrier_on" : "allreduce_on";
+  TeamObject& team = collectives::open(object_, operation);
+  if (is_barrier) return calls_of(team, operation, call.in).barrier(stream, call.in);
+  if (call.kind != CollectiveKind::allreduce || call.how.is_function)
+    throw Error(Code::unsupported, "Team::run_on",
+                fmt::format("{} on a stream: only allreduce with an Op and barrier", name_of(call.kind)));
   // Check this rank's arguments before the first collective step.
-  const collectives::CollectiveArgs args = collectives::allreduce_args(team.core, in, out, count, type, Reduction(op));
-  const void* const on_device = device::need_host_copies(in, in) ? in : out;
-  calls_of(team, "allreduce_on", on_device).allreduce(stream, args);
-}
-
-void Team::barrier_on(void* stream, const void* buffer) {
-  const OpenTeam team(core_, "barrier_on");
-  calls_of(team, "barrier_on", buffer).barrier(stream, buffer);
+  const collectives::CollectiveArgs args = collectives::check(team, call, operation);
+  const void* const on_device = device::need_host_copies(call.in, call.in) ? call.in : call.out;
+  calls_of(team, operation, on_device).allreduce(stream, args);
 }
 
 }  // namespace hmc

@@ -9,7 +9,6 @@
 namespace hmc::collectives {
 
 using base::Status;
-using schedule::Collective;
 
 namespace {
 
@@ -32,12 +31,12 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
 DeviceReduction::DeviceReduction(DirectTeam& team, const CollectiveArgs& args)
     : team_(team), args_(args), roles_{args.call.collective, team.rank(), team.size(), args.call.root} {
   const schedule::Call& call = args.call;
-  if (!schedule::reduces(call.collective) || args.reducer.kernel == nullptr) return;
+  if (!reduces(call.collective) || args.reducer.kernel == nullptr) return;
   if (Parts(team, args).block() <= slot_bytes / parts_of(team, call.collective)) return;
   const schedule::Shape shape{team.size(), 1};
   const std::size_t in_bytes = schedule::input_bytes(shape, call, team.rank());
   const std::size_t out_bytes = roles_.has_result() ? schedule::output_bytes(shape, call, team.rank()) : 0;
-  const bool has_slices = call.collective == Collective::allreduce || call.collective == Collective::reduce;
+  const bool has_slices = call.collective == CollectiveKind::allreduce || call.collective == CollectiveKind::reduce;
   if (!(has_slices && call.in_place) && overlap(args.input, in_bytes, args.output, out_bytes)) return;
 
   const auto around = [&](const void* buffer, std::size_t bytes) {
@@ -71,7 +70,7 @@ Status DeviceReduction::agree(bool& agreed) noexcept {
   if (const Status status = team_.begin(args_.signature, args_.bytes()); !status.ok()) return status;
   team_.arrive(&mine_, sizeof mine_);
   if (const Status status = team_.wait_arrivals(); !status.ok()) return status;
-  const bool needs_one_output_window = args_.call.collective == Collective::allreduce;
+  const bool needs_one_output_window = args_.call.collective == CollectiveKind::allreduce;
   for (int rank = 0; rank < team_.size(); ++rank) {
     const Announcement theirs = shown_by(rank);
     if (theirs.in.device_window != mine_.in.device_window || !is_aligned(theirs.in) || !is_aligned(theirs.out))
@@ -99,7 +98,7 @@ DeviceReduction::Share DeviceReduction::my_slice() const noexcept {
 DeviceReduction::Share DeviceReduction::my_share() {
   const schedule::Call& call = args_.call;
   const auto ranks = static_cast<std::size_t>(team_.size()), me = static_cast<std::size_t>(team_.rank());
-  if (call.collective == Collective::allreduce) {
+  if (call.collective == CollectiveKind::allreduce) {
     const Share slice = my_slice();
     for (int rank = 0; rank < team_.size(); ++rank)
       team_.outs[static_cast<std::size_t>(rank)] = at(*out_, rank, shown_by(rank).out.offset + slice.from);
@@ -107,7 +106,7 @@ DeviceReduction::Share DeviceReduction::my_share() {
     return slice;
   }
   if (const Announcement root = shown_by(call.root);
-      call.collective == Collective::reduce && root.out.device_window == root.in.device_window) {
+      call.collective == CollectiveKind::reduce && root.out.device_window == root.in.device_window) {
     const Share slice = my_slice();
     team_.outs[0] = at(*in_, call.root, root.out.offset + slice.from);
     return slice;
@@ -116,9 +115,9 @@ DeviceReduction::Share DeviceReduction::my_share() {
   const Parts parts(team_, args_);
   const std::size_t count = parts.out_bytes(me) / call.element_bytes;
   if (count == 0) return {ranks};
-  const std::size_t inputs = call.collective == Collective::scan     ? me + 1
-                             : call.collective == Collective::exscan ? me
-                                                                     : ranks;
+  const std::size_t inputs = call.collective == CollectiveKind::scan     ? me + 1
+                             : call.collective == CollectiveKind::exscan ? me
+                                                                         : ranks;
   team_.outs[0] = at(*out_, team_.rank(), mine_.out.offset);
   return {inputs, parts.in_begin(me), count};
 }

@@ -124,7 +124,7 @@ bool ScheduleTeam::is_closing(int world_rank) noexcept {
   Ledger* const ledger = team_.is_world() && !closes_ ? arena_.ledger_of(world_rank) : nullptr;
   if (ledger == nullptr) return false;
   const Signature last = ledger->signature_of(ledger->calls());
-  return last.kind() == Kind::setup && last.setup() == base::SetupCall::runtime_close;
+  return last.is_setup() && last.setup() == base::SetupCall::runtime_close;
 }
 
 /// Called when the Runtime closes. Sends no report: all ranks close, or detect this rank's death.

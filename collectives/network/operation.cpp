@@ -10,11 +10,10 @@ namespace hmc::collectives {
 
 using base::Status;
 using schedule::Call;
-using schedule::Collective;
 
 std::uint64_t extent_of(const Call& call) noexcept {
   if (!call.irregular()) return call.count;
-  if (call.collective == Collective::alltoall) return call.largest;
+  if (call.collective == CollectiveKind::alltoall) return call.largest;
   return *std::max_element(call.counts.begin(), call.counts.end());
 }
 
@@ -48,7 +47,7 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
     copy_blocks(call.counts, call.displacements, whole_.counts, whole_.displacements);
     call.counts = whole_.counts;
     call.displacements = whole_.displacements;
-    if (call.collective == Collective::alltoall) {
+    if (call.collective == CollectiveKind::alltoall) {
       copy_blocks(call.receive_counts, call.receive_displacements, whole_received_.counts,
                   whole_received_.displacements);
       call.receive_counts = whole_received_.counts;
@@ -59,7 +58,7 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
   // Otherwise a message and its header need one more, almost empty segment on a loopback with segments of 64 KiB. Each
   // segment costs both ends as much as a full one.
   constexpr std::uint64_t segment = 64 * 1024;
-  if (algorithm.hierarchical && schedule::has_blocks(call.collective) && total_ > longest &&
+  if (algorithm.hierarchical && has_blocks(call.collective) && total_ > longest &&
       longest * call.element_bytes > segment)
     longest -= longest / 32;
   pieces_ = total_ <= longest ? 1 : (total_ + longest - 1) / longest;
@@ -69,7 +68,7 @@ void Operation::take(const CollectiveArgs& args, const schedule::Algorithm& algo
   if (pieces_ > 1) pieces_ = (total_ + length_ - 1) / length_;
   // An in-place schedule saves the input in scratch, including the gaps between blocks, which leaves less scratch for
   // the pieces. So this operation copies the input itself.
-  stages_ = call.collective == Collective::alltoall && call.in_place;
+  stages_ = call.collective == CollectiveKind::alltoall && call.in_place;
   if (stages_) call.in_place = false;
 }
 
@@ -81,11 +80,11 @@ void Operation::stage_input() {
 
 bool Operation::synchronises() const noexcept {
   switch (args_.call.collective) {
-    case Collective::barrier: return true;
-    case Collective::allreduce:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: some ranks may have no data
+    case CollectiveKind::barrier: return true;
+    case CollectiveKind::allreduce:
+    case CollectiveKind::allgather:
+    case CollectiveKind::alltoall:
+    case CollectiveKind::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: some ranks may have no data
     default: return false;
   }
 }
@@ -101,7 +100,7 @@ void Operation::cut_counts(std::uint64_t first, std::uint64_t count) {
     }
   };
   cut(whole_, part_);
-  if (args_.call.collective == Collective::alltoall) cut(whole_received_, part_received_);
+  if (args_.call.collective == CollectiveKind::alltoall) cut(whole_received_, part_received_);
 }
 
 /// Elements [first, first + length_) of the vector or of every block. load() shifts the buffers by `first`, so that
@@ -110,7 +109,7 @@ Call Operation::piece_call(std::uint64_t first) {
   Call call = args_.call;
   if (pieces_ == 1) return call;
   const std::uint64_t count = std::min(length_, total_ - first);
-  if (!schedule::has_blocks(call.collective)) {
+  if (!has_blocks(call.collective)) {
     call.count = count;
     return call;
   }
@@ -121,7 +120,7 @@ Call Operation::piece_call(std::uint64_t first) {
   cut_counts(first, count);
   call.counts = part_.counts;
   call.displacements = part_.displacements;
-  if (call.collective == Collective::alltoall) {
+  if (call.collective == CollectiveKind::alltoall) {
     call.receive_counts = part_received_.counts;
     call.receive_displacements = part_received_.displacements;
     call.largest = count;
@@ -178,12 +177,12 @@ Comparison comparison(std::uint64_t piece, std::uint64_t scratch_bytes) noexcept
   call.count = 1;
   const char* algorithm = "recursive_doubling";
   if (piece == 1) {
-    call.collective = Collective::alltoall;
+    call.collective = CollectiveKind::alltoall;
     call.element_bytes = sizeof(std::uint64_t);
     call.segment_bytes = scratch_bytes / 16;
     algorithm = "pairwise";
   } else {
-    call.collective = Collective::allreduce;
+    call.collective = CollectiveKind::allreduce;
     call.element_bytes = piece == 0 ? sizeof(StartedCounts) : sizeof(CountMismatch);
     call.type = DType::located_i64;
     call.in_place = true;

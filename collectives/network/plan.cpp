@@ -155,7 +155,7 @@ void make_uniform(Call& call, int size, std::uint64_t count, std::uint64_t strid
   call.count = 0;
   call.counts = counts;
   call.displacements = displacements;
-  if (call.collective != schedule::Collective::alltoall) return;
+  if (call.collective != CollectiveKind::alltoall) return;
   call.receive_counts = counts;
   call.receive_displacements = displacements;
   call.largest = count;
@@ -190,7 +190,7 @@ std::shared_ptr<const Plan> Plans::get(const Algorithm& algorithm, const Call& c
   if (plan->schedule.scratch_bytes > room_.scratch_bytes || plan->schedule.slots > room_.slots) return nullptr;
   if (finds_arrivals_ && !algorithm.gets) find_arrivals(plan->schedule, call.in_place, plan->arrivals);
   // Other ranks may get a sum from scratch.
-  if (schedule::reduces(call.collective) && !algorithm.gets) find_results(plan->schedule, call.in_place, plan->results);
+  if (reduces(call.collective) && !algorithm.gets) find_results(plan->schedule, call.in_place, plan->results);
   plan->used = ++clock_;
   if (!irregular) {
     plan->call = call;

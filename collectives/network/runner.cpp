@@ -29,7 +29,7 @@ void Runner::load(std::shared_ptr<const Plan> plan, const CollectiveArgs& args, 
   completed_puts_ = 0;
   if (puts_.capacity() < plan_->schedule.steps.size()) puts_.reserve(plan_->schedule.steps.size());
   begin_receives();
-  if (!schedule::reduces(args.call.collective)) return;
+  if (!reduces(args.call.collective)) return;
   ins_.resize(std::max<std::size_t>(2, static_cast<std::size_t>(arena_->size())));
   step_ = fold_ = args.reducer;
   if (args.call.op == Op::avg) step_.kernel = reduce_kernel(args.call.type, Op::sum);

@@ -68,10 +68,10 @@ Status ScheduleTeam::choose(Operation& operation, const CollectiveArgs& args) no
   try {
     CollectiveArgs resolved = args;
     Call& call = resolved.call;
-    call.deterministic = call.deterministic || (deterministic_ && schedule::reduces(call.collective));
+    call.deterministic = call.deterministic || (deterministic_ && reduces(call.collective));
     const std::uint64_t extent = extent_of(call);
     const std::uint64_t bytes = extent * call.element_bytes;
-    const bool is_users = resolved.signature.kind() != Kind::setup;
+    const bool is_users = !resolved.signature.is_setup();
     const ChoiceCache::CachedChoice answer = choices_.get(call, bytes, is_users);
     const Choice& way = answer.choice;
     if (way.algorithm == nullptr || (way.longest == 0 && extent > 0))
@@ -390,11 +390,11 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
 bool ScheduleTeam::changes_single_contribution(const CollectiveArgs& args) const noexcept {
   if ((args.call.op != Op::land && args.call.op != Op::lor) || args.reducer.kernel == nullptr) return false;
   switch (args.call.collective) {
-    case schedule::Collective::reduce:
-    case schedule::Collective::allreduce:
-    case schedule::Collective::reduce_scatter: return size_ == 1;
-    case schedule::Collective::scan: return rank_ == 0;
-    case schedule::Collective::exscan: return rank_ == 1;
+    case CollectiveKind::reduce:
+    case CollectiveKind::allreduce:
+    case CollectiveKind::reduce_scatter: return size_ == 1;
+    case CollectiveKind::scan: return rank_ == 0;
+    case CollectiveKind::exscan: return rank_ == 1;
     default: return false;
   }
 }

@@ -94,8 +94,8 @@ bool some_input_is_private(const DirectTeam& team, const Announcement& mine) noe
 
 Status allgather_large(DirectTeam& team, const CollectiveArgs& args) noexcept {
   Announcement mine;
-  const PrivateBufferMethod method = team.choose_method(
-      private_buffer_method(schedule::Collective::allgather, team.size(), args.bytes()), args.bytes());
+  const PrivateBufferMethod method =
+      team.choose_method(private_buffer_method(CollectiveKind::allgather, team.size(), args.bytes()), args.bytes());
   mine.in = team.place(args.input, args.bytes());
   if (!mine.in) mine.in = team.show_private(args.input, args.bytes(), method);
   team.count(mine.in);

@@ -87,7 +87,7 @@ Status ring_reader(DirectTeam& team, const CollectiveArgs& args, std::size_t chu
     mine.in = team.place(args.input, args.bytes());
     if (!mine.in)
       mine.in = team.show_private(args.input, args.bytes(),
-                                  private_buffer_method(schedule::Collective::broadcast, team.size(), args.bytes()));
+                                  private_buffer_method(CollectiveKind::broadcast, team.size(), args.bytes()));
     team.count(mine.in);
     if (!mine.in) {
       if (const Status status = team.wait_staging_free(); !status.ok()) return status;

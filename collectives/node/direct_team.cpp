@@ -138,8 +138,8 @@ Status DirectTeam::wait_line(int rank, std::uint64_t sequence, std::uint64_t his
   const ArrivalLine& line = board(rank).arrivals[sequence % lines];
   // Acquire: pairs with the release in arrive.
   const auto arrived = [&]() noexcept { return line.sequence.load(std::memory_order_acquire) >= sequence; };
-  const Status status = fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence, watch_, bytes_},
-                                             arrived, fabric_.timeout);
+  const Status status = fabric_.waiter.until(
+      {base::activity_of(signature_.collective()), world(rank), sequence, watch_, bytes_}, arrived, fabric_.timeout);
   if (!status.ok()) return status;
   // The line can't change during this read. The peer reuses it for call sequence + lines, and begins that call only
   // after this rank has arrived at sequence + turns + 1. This rank is at most at sequence + turns / 2.
@@ -174,8 +174,8 @@ Status DirectTeam::wait_phase(Phase phase, int rank, std::uint64_t tag) noexcept
   PhaseLine& line = board(rank).phases[static_cast<int>(phase)];
   // Acquire: pairs with the release in publish.
   const auto reached = [&]() noexcept { return line.tag.load(std::memory_order_acquire) >= tag; };
-  const Status status = fabric_.waiter.until({activity_of(signature_.kind()), world(rank), sequence_, watch_, bytes_},
-                                             reached, fabric_.timeout);
+  const Status status = fabric_.waiter.until(
+      {base::activity_of(signature_.collective()), world(rank), sequence_, watch_, bytes_}, reached, fabric_.timeout);
   return status.ok() ? status : fail(status);
 }
 
@@ -193,8 +193,8 @@ bool DirectTeam::staging_fits(std::size_t bytes) const noexcept {
 void DirectTeam::grow_staging(std::size_t bytes) {
   // Wait notes and errors show the collective, not the creation of a window.
   const base::ActivityScope posted(fabric_.waiter.page().activity(fabric_.waiter.local_index()),
-                                   {activity_of(signature_.kind())});
-  const rma::OperationScope user(fabric_, name_of(signature_.kind()));
+                                   {base::activity_of(signature_.collective())});
+  const rma::OperationScope user(fabric_, name_of(signature_.collective()));
   // At least double the size, so that a program with growing messages reallocates the staging only a few times.
   const std::size_t wanted =
       std::min(std::max(base::round_up(bytes, std::size_t{64} << 10), 2 * staging_bytes()), staging_at_most);

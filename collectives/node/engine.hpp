@@ -35,10 +35,10 @@ base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept
 /// True if this engine can run the call. All ranks get the same result.
 inline bool can(const DirectTeam& team, const CollectiveArgs& args) noexcept {
   switch (args.call.collective) {
-    case schedule::Collective::barrier:
-    case schedule::Collective::broadcast:
-    case schedule::Collective::allreduce: return true;
-    case schedule::Collective::allgather: return !args.call.irregular() || can_pull(team, args);
+    case CollectiveKind::barrier:
+    case CollectiveKind::broadcast:
+    case CollectiveKind::allreduce: return true;
+    case CollectiveKind::allgather: return !args.call.irregular() || can_pull(team, args);
     default: return can_pull(team, args);
   }
 }
@@ -46,17 +46,16 @@ inline bool can(const DirectTeam& team, const CollectiveArgs& args) noexcept {
 /// Any call except alltoallv.
 inline base::Status run(DirectTeam& team, const CollectiveArgs& args) {
   switch (args.call.collective) {
-    case schedule::Collective::barrier: return barrier(team, args.signature);
-    case schedule::Collective::broadcast: return broadcast(team, args);
-    case schedule::Collective::allreduce: return allreduce(team, args);
-    case schedule::Collective::allgather: return args.call.irregular() ? pull(team, args) : allgather(team, args);
+    case CollectiveKind::barrier: return barrier(team, args.signature);
+    case CollectiveKind::broadcast: return broadcast(team, args);
+    case CollectiveKind::allreduce: return allreduce(team, args);
+    case CollectiveKind::allgather: return args.call.irregular() ? pull(team, args) : allgather(team, args);
     default: return pull(team, args);
   }
 }
 
 inline base::Status run_arrived(DirectTeam& team, const CollectiveArgs& args) {
-  return args.call.collective == schedule::Collective::allreduce ? allreduce_arrived(team, args)
-                                                                 : pull_arrived(team, args);
+  return args.call.collective == CollectiveKind::allreduce ? allreduce_arrived(team, args) : pull_arrived(team, args);
 }
 
 }  // namespace hmc::collectives::node_engine

@@ -12,57 +12,55 @@
 namespace hmc::collectives {
 
 struct Roles {
-  using Collective = schedule::Collective;
-
-  Collective collective;
+  CollectiveKind collective;
   int rank;
   int size;
   int root;
 
   bool is_root() const noexcept { return rank == root; }
-  bool is_prefix() const noexcept { return collective == Collective::scan || collective == Collective::exscan; }
+  bool is_prefix() const noexcept { return collective == CollectiveKind::scan || collective == CollectiveKind::exscan; }
 
   /// The input holds a block for each rank.
-  static bool has_parts_in(Collective collective) noexcept {
-    return collective == Collective::scatter || collective == Collective::alltoall ||
-           collective == Collective::reduce_scatter;
+  static bool has_parts_in(CollectiveKind collective) noexcept {
+    return collective == CollectiveKind::scatter || collective == CollectiveKind::alltoall ||
+           collective == CollectiveKind::reduce_scatter;
   }
   /// The output holds a block from each rank.
-  static bool has_parts_out(Collective collective) noexcept {
-    return collective == Collective::gather || collective == Collective::allgather ||
-           collective == Collective::alltoall;
+  static bool has_parts_out(CollectiveKind collective) noexcept {
+    return collective == CollectiveKind::gather || collective == CollectiveKind::allgather ||
+           collective == CollectiveKind::alltoall;
   }
 
   bool gives() const noexcept {
     switch (collective) {
-      case Collective::gather:
-      case Collective::reduce: return !is_root();
-      case Collective::scatter: return is_root();
-      case Collective::scan:
-      case Collective::exscan: return rank < size - 1;
+      case CollectiveKind::gather:
+      case CollectiveKind::reduce: return !is_root();
+      case CollectiveKind::scatter: return is_root();
+      case CollectiveKind::scan:
+      case CollectiveKind::exscan: return rank < size - 1;
       default: return size > 1;
     }
   }
   bool has_result() const noexcept {
     switch (collective) {
-      case Collective::gather:
-      case Collective::reduce: return is_root();
-      case Collective::exscan: return rank > 0;
+      case CollectiveKind::gather:
+      case CollectiveKind::reduce: return is_root();
+      case CollectiveKind::exscan: return rank > 0;
       default: return true;
     }
   }
   bool takes_from(int peer) const noexcept {
     if (peer == rank || !has_result()) return false;
     switch (collective) {
-      case Collective::scatter: return peer == root;
-      case Collective::scan:
-      case Collective::exscan: return peer < rank;
+      case CollectiveKind::scatter: return peer == root;
+      case CollectiveKind::scan:
+      case CollectiveKind::exscan: return peer < rank;
       default: return true;
     }
   }
-  bool takes_from_all() const noexcept { return collective != Collective::scatter && !is_prefix(); }
+  bool takes_from_all() const noexcept { return collective != CollectiveKind::scatter && !is_prefix(); }
   /// True if an in-place call overwrites input that other ranks read.
-  bool overwrites_input() const noexcept { return collective == Collective::alltoall || schedule::reduces(collective); }
+  bool overwrites_input() const noexcept { return collective == CollectiveKind::alltoall || reduces(collective); }
 };
 
 /// A buffer holds one block per rank or a single block. Normally all blocks have the same length and are contiguous. In
@@ -78,7 +76,7 @@ class Parts {
         parts_out_(Roles::has_parts_out(call_.collective)),
         block_(irregular_ ? 0 : args.bytes()) {
     if (!irregular_) return;
-    const bool all_to_all = call_.collective == schedule::Collective::alltoall;
+    const bool all_to_all = call_.collective == CollectiveKind::alltoall;
     received_ = all_to_all ? call_.receive_counts : call_.counts;
     if (parts_in_) in_begins_ = lay_out(call_.counts, call_.displacements, team.in_begins);
     if (parts_out_)
@@ -150,7 +148,7 @@ constexpr std::size_t staged_at_once(std::size_t block) noexcept {
 /// With smaller chunks the waits cost more than a schedule of the network engine.
 inline constexpr std::size_t least_chunk = 1024;
 
-inline std::size_t parts_of(const DirectTeam& team, schedule::Collective collective) noexcept {
+inline std::size_t parts_of(const DirectTeam& team, CollectiveKind collective) noexcept {
   return Roles::has_parts_in(collective) ? static_cast<std::size_t>(team.size()) : 1;
 }
 
@@ -160,7 +158,7 @@ constexpr std::size_t slot_stride(std::size_t parts) noexcept { return slot_byte
 /// reductions, of an element.
 inline std::size_t chunk_of(const DirectTeam& team, const schedule::Call& call, std::size_t block) noexcept {
   const std::size_t parts = parts_of(team, call.collective);
-  const std::size_t element = schedule::reduces(call.collective) ? call.element_bytes : 1;
+  const std::size_t element = reduces(call.collective) ? call.element_bytes : 1;
   const std::size_t most = std::min(team.staging_bytes() / ring_slots / parts, staged_at_once(block));
   return most / line_bytes * line_bytes / element * element;
 }

@@ -26,18 +26,17 @@ enum class PrivateBufferMethod { stage, read, try_both };
 ///   0.51, 0.17;
 /// - alltoall, 4 and 8 ranks: 64 KiB: 1.0 to 1.7;
 /// - several ranks read the same bytes (allgather, broadcast): 1.05 to 1.3; one rank reads all (gather): 1.2 to 1.7.
-constexpr PrivateBufferMethod private_buffer_method(schedule::Collective collective, int size,
-                                                    std::size_t block) noexcept {
+constexpr PrivateBufferMethod private_buffer_method(CollectiveKind collective, int size, std::size_t block) noexcept {
   constexpr std::size_t kib = 1024;
   if (block < 32 * kib) return PrivateBufferMethod::stage;
   switch (collective) {
-    case schedule::Collective::scatter:
+    case CollectiveKind::scatter:
       return size > 2 || block > 64 * kib ? PrivateBufferMethod::read : PrivateBufferMethod::stage;
-    case schedule::Collective::alltoall:
+    case CollectiveKind::alltoall:
       if (size > 2 && block < 128 * kib) return PrivateBufferMethod::stage;
       // Depends on the cores. 2 ranks: 0.55 to 2; 4 ranks, 128 KiB to 512 KiB: 0.8 to 1.4.
       return PrivateBufferMethod::try_both;
-    case schedule::Collective::allgather: return size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage;
+    case CollectiveKind::allgather: return size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage;
     default: return PrivateBufferMethod::stage;
   }
 }

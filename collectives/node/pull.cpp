@@ -38,7 +38,6 @@
 namespace hmc::collectives::node_engine {
 
 using base::Status;
-using schedule::Collective;
 
 namespace {
 
@@ -120,13 +119,13 @@ class Pull {
   std::byte* result_of(int peer) const noexcept { return out_ + parts_.out_begin(index(peer)); }
   /// Index of this rank's part in a peer's input.
   std::size_t my_part() const noexcept { return count_ == 1 ? 0 : me_; }
-  bool reduces() const noexcept { return schedule::reduces(roles_.collective); }
+  bool reduces() const noexcept { return hmc::reduces(roles_.collective); }
 
   Status begin() noexcept {
     if (const Status status = team_.begin(args_.signature, args_.bytes()); !status.ok()) return status;
-    if (roles_.collective != Collective::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
+    if (roles_.collective != CollectiveKind::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
     const bool in_place = parts_.irregular() && args_.call.in_place;
-    if (!in_place || roles_.collective != Collective::alltoall || parts_.same_layout()) return {};
+    if (!in_place || roles_.collective != CollectiveKind::alltoall || parts_.same_layout()) return {};
     try {
       copy_.assign(in_, in_ + schedule::input_bytes({size_, 1}, args_.call, rank_));
     } catch (const std::bad_alloc&) {
@@ -151,7 +150,7 @@ class Pull {
     }
   }
   void combine(std::size_t offset, std::size_t bytes) noexcept {
-    const int end = !roles_.is_prefix() ? size_ : roles_.collective == Collective::scan ? rank_ + 1 : rank_;
+    const int end = !roles_.is_prefix() ? size_ : roles_.collective == CollectiveKind::scan ? rank_ + 1 : rank_;
     if (rank_ < end) source(rank_) = own_ + offset;
     void* const to = out_ + offset;
     reduce(args_.reducer, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
@@ -159,7 +158,7 @@ class Pull {
   /// Copies this rank's own part to its output, unless a reduction stores it.
   void keep_own() noexcept {
     if (reduces() || !roles_.has_result()) return;
-    if (roles_.collective == Collective::scatter && !roles_.is_root()) return;
+    if (roles_.collective == CollectiveKind::scatter && !roles_.is_root()) return;
     const std::size_t bytes = parts_.out_bytes(me_);
     if (std::byte* const own = result_of(rank_); bytes > 0 && own != own_) std::memcpy(own, own_, bytes);
   }
@@ -208,7 +207,7 @@ class Pull {
 
   // ---- large
   Status large() {
-    const bool is_gather = roles_.collective == Collective::gather;
+    const bool is_gather = roles_.collective == CollectiveKind::gather;
     choose_method(block_);
     if (roles_.gives()) show_input();
     if (is_gather && roles_.is_root()) show_output();
@@ -282,7 +281,7 @@ class Pull {
     if (!reduces()) method_ = team_.choose_method(private_buffer_method(roles_.collective, size_, agreed), agreed);
   }
   Placement show_private(std::size_t bytes) noexcept {
-    const std::size_t block = roles_.collective == Collective::allgather ? block_ : most_given();
+    const std::size_t block = roles_.collective == CollectiveKind::allgather ? block_ : most_given();
     const bool is_short = private_buffer_method(roles_.collective, size_, std::min(block, agreed_)) ==
                           PrivateBufferMethod::stage;  // shorter blocks than other ranks'
     return team_.show_private(in_, bytes, is_short ? PrivateBufferMethod::stage : method_);
@@ -335,7 +334,7 @@ class Pull {
   }
   Status take_steps() noexcept {
     chunk_ = chunk_of(team_, args_.call, block_);
-    if (roles_.collective == Collective::gather) slots_ = team_.staging_bytes() / chunk_;
+    if (roles_.collective == CollectiveKind::gather) slots_ = team_.staging_bytes() / chunk_;
     const std::uint64_t last = team_.tag(steps_of(block_) - 1);
     const std::size_t gives = stages() ? steps_of(most_given()) : 0;
     std::size_t takes = steps_of(most_taken());
@@ -386,7 +385,8 @@ class Pull {
       const int peer = next(i);
       if (!roles_.takes_from(peer) || parts_.out_bytes(index(peer)) <= offset) continue;
       const Shown theirs = shown_by(peer);
-      const bool at_once = whole && (theirs.in.is_private() || (theirs.in && roles_.collective == Collective::gather));
+      const bool at_once =
+          whole && (theirs.in.is_private() || (theirs.in && roles_.collective == CollectiveKind::gather));
       if (at_once && step > 0) continue;
       const std::size_t all = parts_.out_bytes(index(peer));
       takes_chunks_ = takes_chunks_ || !at_once;
@@ -437,7 +437,7 @@ class Pull {
 bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept {
   const schedule::Call& call = args.call;
   // Only this rank's counts are known before the ranks have arrived, so the decision depends on the team's size only.
-  if (call.collective == Collective::alltoall && call.irregular()) return fits_ring(team, call, least_chunk);
+  if (call.collective == CollectiveKind::alltoall && call.irregular()) return fits_ring(team, call, least_chunk);
   // These values are equal on all ranks.
   const std::size_t block = extent_of(call) * call.element_bytes;
   return block <= slot_bytes / parts_of(team, call.collective) || fits_ring(team, call, block);

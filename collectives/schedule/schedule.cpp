@@ -6,35 +6,6 @@
 
 namespace hmc::collectives::schedule {
 
-const char* name_of(Collective collective) noexcept {
-  static constexpr const char* names[collective_count] = {"barrier",        "broadcast", "reduce",    "allreduce",
-                                                          "gather",         "scatter",   "allgather", "alltoall",
-                                                          "reduce_scatter", "scan",      "exscan"};
-  return names[static_cast<int>(collective)];
-}
-
-bool reduces(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::reduce:
-    case Collective::allreduce:
-    case Collective::reduce_scatter:
-    case Collective::scan:
-    case Collective::exscan: return true;
-    default: return false;
-  }
-}
-
-bool has_blocks(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::gather:
-    case Collective::scatter:
-    case Collective::allgather:
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return true;
-    default: return false;
-  }
-}
-
 namespace {
 
 std::uint64_t extent_of(std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements) {
@@ -59,13 +30,13 @@ std::uint64_t own_elements(const Call& call, int rank) {
 std::uint64_t input_bytes(const Shape& shape, const Call& call, int rank) {
   const std::uint64_t element = call.element_bytes;
   switch (call.collective) {
-    case Collective::barrier: return 0;
-    case Collective::broadcast: return rank == call.root ? call.count * element : 0;
-    case Collective::scatter: return rank == call.root ? all_elements(shape, call) * element : 0;
-    case Collective::gather:
-    case Collective::allgather: return own_elements(call, rank) * element;
-    case Collective::alltoall:
-    case Collective::reduce_scatter: return all_elements(shape, call) * element;
+    case CollectiveKind::barrier: return 0;
+    case CollectiveKind::broadcast: return rank == call.root ? call.count * element : 0;
+    case CollectiveKind::scatter: return rank == call.root ? all_elements(shape, call) * element : 0;
+    case CollectiveKind::gather:
+    case CollectiveKind::allgather: return own_elements(call, rank) * element;
+    case CollectiveKind::alltoall:
+    case CollectiveKind::reduce_scatter: return all_elements(shape, call) * element;
     default: return call.count * element;
   }
 }
@@ -73,16 +44,16 @@ std::uint64_t input_bytes(const Shape& shape, const Call& call, int rank) {
 std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank) {
   const std::uint64_t element = call.element_bytes;
   switch (call.collective) {
-    case Collective::barrier: return 0;
-    case Collective::reduce: return rank == call.root ? call.count * element : 0;
-    case Collective::gather: return rank == call.root ? all_elements(shape, call) * element : 0;
-    case Collective::allgather: return all_elements(shape, call) * element;
-    case Collective::alltoall:
+    case CollectiveKind::barrier: return 0;
+    case CollectiveKind::reduce: return rank == call.root ? call.count * element : 0;
+    case CollectiveKind::gather: return rank == call.root ? all_elements(shape, call) * element : 0;
+    case CollectiveKind::allgather: return all_elements(shape, call) * element;
+    case CollectiveKind::alltoall:
       return (call.irregular() ? extent_of(call.receive_counts, call.receive_displacements)
                                : call.count * static_cast<std::uint64_t>(shape.size)) *
              element;
-    case Collective::scatter:
-    case Collective::reduce_scatter: return own_elements(call, rank) * element;
+    case CollectiveKind::scatter:
+    case CollectiveKind::reduce_scatter: return own_elements(call, rank) * element;
     default: return call.count * element;
   }
 }

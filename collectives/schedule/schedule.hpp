@@ -7,29 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include <hmc/collective.hpp>
 #include <hmc/types.hpp>
 
 namespace hmc::collectives::schedule {
-
-enum class Collective : std::uint8_t {
-  barrier,
-  broadcast,
-  reduce,
-  allreduce,
-  gather,
-  scatter,
-  allgather,
-  alltoall,
-  reduce_scatter,
-  scan,
-  exscan,
-};
-inline constexpr int collective_count = 11;
-const char* name_of(Collective collective) noexcept;
-/// True if the collective combines contributions and therefore has an operation.
-bool reduces(Collective collective) noexcept;
-/// True if `count` is the size of one rank's block. A large call of such a collective is split into v-form calls.
-bool has_blocks(Collective collective) noexcept;
 
 /// The team: `size` ranks, with `per_node` consecutive ranks on each node (the last node may have fewer).
 struct Shape {
@@ -56,7 +37,7 @@ struct Shape {
 ///  - scatter at the root: the output is the root's own block of the input;
 ///  - broadcast and reduce at the root, all others on every rank: input and output begin at the same address.
 struct Call {
-  Collective collective = Collective::barrier;
+  CollectiveKind collective = CollectiveKind::barrier;
   DType type = DType::u8;
   Op op = Op::sum;
   std::uint32_t element_bytes = 1;
@@ -174,7 +155,7 @@ constexpr bool supports_all(const Shape&, const Call&) { return true; }
 /// are pure.
 struct Algorithm {
   std::string_view name;
-  Collective collective = Collective::barrier;
+  CollectiveKind collective = CollectiveKind::barrier;
   bool keeps_order = true;     ///< correct for operations that don't commute
   bool deterministic = false;  ///< reduces nothing, or folds all contributions in rank order
   bool hierarchical = false;   ///< for per_node > 1

@@ -14,12 +14,11 @@
 namespace hmc::collectives {
 
 using schedule::Algorithm;
-using schedule::Collective;
 
 std::string valid_names() {
   std::string text;
-  for (int i = 0; i < schedule::collective_count; ++i) {
-    const auto collective = static_cast<Collective>(i);
+  for (int i = 0; i < collective_count; ++i) {
+    const auto collective = static_cast<CollectiveKind>(i);
     text += fmt::format("{}{}: ", text.empty() ? "" : "; ", name_of(collective));
     const char* separator = "";
     for (const Algorithm& algorithm : schedule::algorithms()) {
@@ -32,10 +31,10 @@ std::string valid_names() {
   return text;
 }
 
-bool find_by_name(std::string_view collective, std::string_view algorithm, Collective& found,
+bool find_by_name(std::string_view collective, std::string_view algorithm, CollectiveKind& found,
                   const Algorithm*& result) noexcept {
-  for (int i = 0; i < schedule::collective_count; ++i) {
-    found = static_cast<Collective>(i);
+  for (int i = 0; i < collective_count; ++i) {
+    found = static_cast<CollectiveKind>(i);
     if (name_of(found) != collective) continue;
     result = schedule::find(found, algorithm);
     return result != nullptr || algorithm == "direct";

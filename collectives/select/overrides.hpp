@@ -13,14 +13,14 @@ namespace hmc::collectives {
 /// One row. It covers calls of up to `bytes_up_to` bytes (of the vector, or of one rank's block) on teams of up to
 /// `ranks_up_to` ranks.
 struct Override {
-  schedule::Collective collective = schedule::Collective::barrier;
+  CollectiveKind collective = CollectiveKind::barrier;
   std::uint64_t bytes_up_to = UINT64_MAX;
   int ranks_up_to = INT32_MAX;
   int per_node = 0;                                ///< only teams with this number of ranks per node; 0: any
   const schedule::Algorithm* algorithm = nullptr;  ///< null: "direct", by load and store where possible
   std::uint64_t segment_bytes = 0;                 ///< 0: the algorithm's default
 
-  bool covers(const schedule::Shape& shape, schedule::Collective called, std::uint64_t bytes) const noexcept {
+  bool covers(const schedule::Shape& shape, CollectiveKind called, std::uint64_t bytes) const noexcept {
     return called == collective && bytes <= bytes_up_to && shape.size <= ranks_up_to &&
            (per_node == 0 || per_node == shape.per_node);
   }
@@ -36,7 +36,7 @@ std::vector<Override> read_overrides(std::string_view text, std::string_view fil
 /// All valid names: "barrier: dissemination, ..., direct; broadcast: binomial, ...".
 std::string valid_names();
 /// Sets `result` to the algorithm, or to null for "direct". False if the name is neither.
-bool find_by_name(std::string_view collective, std::string_view algorithm, schedule::Collective& found,
+bool find_by_name(std::string_view collective, std::string_view algorithm, CollectiveKind& found,
                   const schedule::Algorithm*& result) noexcept;
 /// Parses "64K", "1M", "3G" or "100". False if the text is none of these forms.
 bool parse_bytes(std::string_view text, std::uint64_t& bytes) noexcept;

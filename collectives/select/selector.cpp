@@ -13,7 +13,6 @@ namespace hmc::collectives {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Collective;
 using schedule::Shape;
 
 namespace {
@@ -34,7 +33,7 @@ bool fits(const Algorithm& algorithm, const Shape& shape, const Call& call, std:
           const AreaLimits& limits) {
   Call largest = call;
   largest.count = count;
-  largest.in_place = call.collective != schedule::Collective::alltoall;  // Operation stages an alltoall in place
+  largest.in_place = call.collective != CollectiveKind::alltoall;  // Operation stages an alltoall in place
   const schedule::ScratchSize scratch_size = algorithm.scratch_size(shape, largest);
   return scratch_size.scratch <= limits.scratch_bytes && scratch_size.slots <= limits.slots;
 }
@@ -55,10 +54,10 @@ std::uint64_t largest_piece(const Algorithm& algorithm, const Shape& shape, cons
 
 namespace {
 
-std::size_t index_of(Collective collective) noexcept { return static_cast<std::size_t>(collective); }
+std::size_t index_of(CollectiveKind collective) noexcept { return static_cast<std::size_t>(collective); }
 
 /// Parses "allreduce:ring". Null for "allreduce:direct".
-const Algorithm* parse(std::string_view item, Collective& collective) {
+const Algorithm* parse(std::string_view item, CollectiveKind& collective) {
   const auto colon = item.find(':');
   const Algorithm* algorithm = nullptr;
   if (colon == std::string_view::npos ||
@@ -71,13 +70,13 @@ const Algorithm* parse(std::string_view item, Collective& collective) {
 /// True for narrow floats where rounding per step loses precision. These prefer an algorithm that folds all
 /// contributions at once.
 bool rounds_often(const Call& call) noexcept {
-  return schedule::reduces(call.collective) && is_narrow_float(call.type) && call.op != Op::min && call.op != Op::max;
+  return reduces(call.collective) && is_narrow_float(call.type) && call.op != Op::min && call.op != Op::max;
 }
 
 std::string_view why_not(const Algorithm& algorithm, const Shape& shape, const Call& call) noexcept {
   if (algorithm.applies(shape, call)) return {};
   if (algorithm.gets && !shape.shares_memory) return "some ranks share no memory";
-  if (schedule::reduces(call.collective)) {
+  if (reduces(call.collective)) {
     if (call.deterministic && !algorithm.deterministic) return "its result depends on the order of reduction";
     if (!call.commutative && !algorithm.keeps_order) return "it doesn't keep the order of ranks";
     if (call.op == Op::avg) return "no averages over a part of the team";
@@ -91,7 +90,7 @@ std::uint64_t segment_for(const Algorithm& algorithm, const Call& call, const Ar
   if (algorithm.gets && algorithm.tuned_by.segments)
     return call.segment_bytes > 0 ? std::min(call.segment_bytes, limits.scratch_bytes) : limits.scratch_bytes;
   // All receive buffers of the pairwise exchange together fill one area.
-  if (call.collective == Collective::alltoall && algorithm.tuned_by.segments)
+  if (call.collective == CollectiveKind::alltoall && algorithm.tuned_by.segments)
     return limits.scratch_bytes / schedule::alltoall_cells;
   return call.segment_bytes;
 }
@@ -107,14 +106,14 @@ Selector::Selector(std::string_view setting, std::vector<Override> overrides,
   for (const Override& row : overrides_) has_setting_[index_of(row.collective)] = true;
   while (!setting.empty()) {
     const auto comma = setting.find(',');
-    Collective collective{};
+    CollectiveKind collective{};
     const Algorithm* const algorithm = parse(setting.substr(0, comma), collective);
     force(collective, algorithm);
     setting = comma == std::string_view::npos ? std::string_view() : setting.substr(comma + 1);
   }
 }
 
-void Selector::force(Collective collective, const Algorithm* algorithm) noexcept {
+void Selector::force(CollectiveKind collective, const Algorithm* algorithm) noexcept {
   forced_[index_of(collective)] = algorithm;
   has_setting_[index_of(collective)] =
       algorithm != nullptr || std::any_of(overrides_.begin(), overrides_.end(),
@@ -122,7 +121,7 @@ void Selector::force(Collective collective, const Algorithm* algorithm) noexcept
   ++version_;
 }
 
-std::uint32_t Selector::setting_for(const Shape& shape, Collective collective, std::uint64_t bytes) const noexcept {
+std::uint32_t Selector::setting_for(const Shape& shape, CollectiveKind collective, std::uint64_t bytes) const noexcept {
   if (!has_setting_[index_of(collective)]) return 0;
   if (forced_[index_of(collective)] != nullptr) return 1;
   for (std::size_t i = 0; i < overrides_.size(); ++i)
@@ -130,7 +129,7 @@ std::uint32_t Selector::setting_for(const Shape& shape, Collective collective, s
   return 0;
 }
 
-bool Selector::may_want_schedule(const Shape& shape, Collective collective) const noexcept {
+bool Selector::may_want_schedule(const Shape& shape, CollectiveKind collective) const noexcept {
   if (forced_[index_of(collective)] != nullptr) return true;
   for (const Override& row : overrides_) {
     if (!row.covers(shape, collective, 0)) continue;
@@ -140,7 +139,7 @@ bool Selector::may_want_schedule(const Shape& shape, Collective collective) cons
   return false;
 }
 
-const Algorithm* Selector::algorithm_of(std::uint32_t setting, Collective collective) const noexcept {
+const Algorithm* Selector::algorithm_of(std::uint32_t setting, CollectiveKind collective) const noexcept {
   return setting == 0 ? nullptr : setting == 1 ? forced_[index_of(collective)] : overrides_[setting - 2].algorithm;
 }
 
@@ -176,7 +175,7 @@ Evaluation Selector::evaluate(const Algorithm& algorithm, const Shape& shape, co
     candidate.why_not = "one element exceeds a scratch area";
   if (!candidate.why_not.empty()) return candidate;
   candidate.pieces = count > candidate.longest ? (count + candidate.longest - 1) / candidate.longest : 1;
-  if (candidate.longest < largest && schedule::has_blocks(call.collective) && !call.irregular()) {
+  if (candidate.longest < largest && has_blocks(call.collective) && !call.irregular()) {
     const std::uint64_t one = 1;
     Call cut = call;
     cut.counts = {&one, 1};

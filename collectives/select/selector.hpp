@@ -73,20 +73,19 @@ class Selector {
                                        const AreaLimits& limits) const;
 
   /// The setting that applies: 0 none, 1 forced, i + 2 row i of the file. Cheap: called for every collective.
-  std::uint32_t setting_for(const schedule::Shape& shape, schedule::Collective collective,
+  std::uint32_t setting_for(const schedule::Shape& shape, CollectiveKind collective,
                             std::uint64_t bytes) const noexcept;
   /// True if a setting selects a schedule. The schedule then replaces the collective by load and store.
-  bool wants_schedule(const schedule::Shape& shape, schedule::Collective collective,
-                      std::uint64_t bytes) const noexcept {
+  bool wants_schedule(const schedule::Shape& shape, CollectiveKind collective, std::uint64_t bytes) const noexcept {
     return algorithm_of(setting_for(shape, collective, bytes), collective) != nullptr;
   }
   /// True if a setting selects a schedule for any size. For calls whose size isn't equal on all ranks.
-  bool may_want_schedule(const schedule::Shape& shape, schedule::Collective collective) const noexcept;
+  bool may_want_schedule(const schedule::Shape& shape, CollectiveKind collective) const noexcept;
   /// True if a setting concerns the collective, at any size.
-  bool has_setting(schedule::Collective collective) const noexcept {
+  bool has_setting(CollectiveKind collective) const noexcept {
     return has_setting_[static_cast<std::size_t>(collective)];
   }
-  void force(schedule::Collective collective, const schedule::Algorithm* algorithm) noexcept;
+  void force(CollectiveKind collective, const schedule::Algorithm* algorithm) noexcept;
   /// Increases with each change; ChoiceCache is cleared then.
   std::uint64_t version() const noexcept { return version_; }
   const schedule::CostParameters& parameters() const noexcept { return parameters_; }
@@ -97,13 +96,13 @@ class Selector {
   static std::uint64_t class_end(std::uint64_t bytes) noexcept;
 
  private:
-  const schedule::Algorithm* algorithm_of(std::uint32_t setting, schedule::Collective collective) const noexcept;
+  const schedule::Algorithm* algorithm_of(std::uint32_t setting, CollectiveKind collective) const noexcept;
   Evaluation evaluate(const schedule::Algorithm& algorithm, const schedule::Shape& shape, const schedule::Call& call,
                       std::uint64_t bytes, const AreaLimits& limits, bool exact) const noexcept;
   bool any_exact(const schedule::Shape& shape, const schedule::Call& call) const noexcept;
 
-  std::array<const schedule::Algorithm*, schedule::collective_count> forced_{};
-  std::array<bool, schedule::collective_count> has_setting_{};
+  std::array<const schedule::Algorithm*, collective_count> forced_{};
+  std::array<bool, collective_count> has_setting_{};
   std::vector<Override> overrides_;
   schedule::CostParameters parameters_;
   std::uint64_t version_ = 0;

@@ -41,25 +41,25 @@ Wish decode(base::ByteView bytes, int world) {
   return *std::move(wish);
 }
 
-[[noreturn]] void refuse(const OpenTeam& parent, const Wish& mine, Code code, int guilty, std::string text) {
+[[noreturn]] void refuse(TeamObject& parent, const Wish& mine, Code code, int guilty, std::string text) {
   ErrorDetail detail;
   detail.code = code;
   detail.operation = name_of(mine.how);
-  detail.rank = parent.core.fabric().rank;
-  detail.peer = parent.core.world_rank(guilty);
+  detail.rank = parent.fabric().rank;
+  detail.peer = parent.world_rank(guilty);
   detail.message = std::move(text);
   throw Error(std::move(detail));
 }
 
 /// Every rank checks the same arguments, so all throw the same error.
-void require_agreement(const OpenTeam& parent, const std::vector<Wish>& wishes) {
+void require_agreement(TeamObject& parent, const std::vector<Wish>& wishes) {
   const Wish& mine = wishes[static_cast<std::size_t>(parent.rank())];
   const Wish& first = wishes.front();
-  const int first_world = parent.core.world_rank(0);
+  const int first_world = parent.world_rank(0);
   for (std::size_t i = 0; i < wishes.size(); ++i) {
     const Wish& wish = wishes[i];
     const int rank = static_cast<int>(i);
-    const int world = parent.core.world_rank(rank);
+    const int world = parent.world_rank(rank);
     if (wish.how != first.how)
       refuse(parent, mine, Code::mismatch, rank,
              fmt::format("world rank {} called {}, world rank {} called {}", first_world, name_of(first.how), world,
@@ -86,14 +86,14 @@ std::vector<int> group_of(const std::vector<Wish>& wishes, int rank) {
 /// Rounds of Core::create for the arena: sizes, descriptions, agreement.
 constexpr int arena_rounds = 3;
 
-std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
-  TeamExchange exchange(parent.core, parent.state.schedules());
-  rma::Fabric& fabric = parent.core.fabric();
+std::shared_ptr<TeamObject> make(TeamObject& parent, const Wish& mine) {
+  TeamExchange exchange(parent, parent.schedules());
+  rma::Fabric& fabric = parent.fabric();
   const rma::OperationScope user(fabric, name_of(mine.how), base::SetupCall::team);
   const std::vector<base::Bytes> answers = rma::allgather_for(fabric, exchange, base::encode(mine), fabric.deadline());
   std::vector<Wish> wishes;
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    wishes.push_back(decode(answers[rank], parent.core.world_rank(static_cast<int>(rank))));
+    wishes.push_back(decode(answers[rank], parent.world_rank(static_cast<int>(rank))));
   require_agreement(parent, wishes);
 
   const std::vector<int> group = group_of(wishes, parent.rank());
@@ -104,11 +104,11 @@ std::shared_ptr<TeamCore> make(const OpenTeam& parent, const Wish& mine) {
     return nullptr;
   }
   std::vector<int> members;
-  for (const int rank : group) members.push_back(parent.core.world_rank(rank));
-  const auto team = base::make_owned<TeamCore>(parent.core.shared_fabric(), std::move(members), me);
+  for (const int rank : group) members.push_back(parent.world_rank(rank));
+  const auto team = base::make_owned<TeamObject>(parent.shared_fabric(), std::move(members), me);
   team->use_exchange(rounds);
   try {
-    attach(*team, parent.state.settings());
+    team->create_engines(parent.settings());
   } catch (...) {
     try {
       rounds->finish(fabric.deadline());
@@ -143,50 +143,50 @@ int node_of(const TeamCore& team, int rank) { return team.fabric().peer(team.wor
 
 }  // namespace
 
-std::shared_ptr<TeamCore> split(const OpenTeam& parent, int colour, int key) {
+std::shared_ptr<TeamObject> split(TeamObject& parent, int colour, int key) {
   return make(parent, {How::split, colour, key, 0, {}});
 }
 
-std::shared_ptr<TeamCore> subset(const OpenTeam& parent, std::span<const int> ranks) {
+std::shared_ptr<TeamObject> subset(TeamObject& parent, std::span<const int> ranks) {
   const auto place = std::find(ranks.begin(), ranks.end(), parent.rank());
   return make(parent, {How::subset, place == ranks.end() ? -1 : 0, static_cast<std::int32_t>(place - ranks.begin()),
                        hash_of(ranks), fault_of(ranks, parent.size())});
 }
 
-std::shared_ptr<TeamCore> duplicate(const OpenTeam& parent) {
+std::shared_ptr<TeamObject> duplicate(TeamObject& parent) {
   return make(parent, {How::duplicate, 0, parent.rank(), 0, {}});
 }
 
-std::shared_ptr<TeamCore> node_team(const OpenTeam& parent) {
-  return make(parent, {How::node_team, node_of(parent.core, parent.rank()), parent.rank(), 0, {}});
+std::shared_ptr<TeamObject> node_team(TeamObject& parent) {
+  return make(parent, {How::node_team, node_of(parent, parent.rank()), parent.rank(), 0, {}});
 }
 
-std::shared_ptr<TeamCore> leaders(const OpenTeam& parent) {
+std::shared_ptr<TeamObject> leaders(TeamObject& parent) {
   int first = 0;
-  while (node_of(parent.core, first) != node_of(parent.core, parent.rank())) ++first;
+  while (node_of(parent, first) != node_of(parent, parent.rank())) ++first;
   return make(parent, {How::leaders, first == parent.rank() ? 0 : -1, parent.rank(), 0, {}});
 }
 
-void close(const OpenTeam& team) {
-  rma::Fabric& fabric = team.core.fabric();
+void close(TeamObject& team) {
+  rma::Fabric& fabric = team.fabric();
   const rma::OperationScope user(fabric, "Team::close", base::SetupCall::team_close);
-  ScheduleTeam& schedules = team.state.schedules();
+  ScheduleTeam& schedules = team.schedules();
   if (const base::Status status = schedules.drain(); !status.ok()) schedules.throw_error(status, "Team::close");
   base::ByteWriter mine;
-  mine.number(static_cast<std::int32_t>(team.core.open_windows));
-  TeamExchange exchange(team.core, schedules);
+  mine.number(static_cast<std::int32_t>(team.open_windows));
+  TeamExchange exchange(team, schedules);
   const auto answers = rma::allgather_for(fabric, exchange, mine.view(), fabric.deadline());
   for (std::size_t rank = 0; rank < answers.size(); ++rank) {
     base::ByteReader in(answers[rank]);
     const auto open = in.number<std::int32_t>();
     if (open == 0 && in.complete()) continue;
-    throw Error(Code::invalid_argument, "Team::close",
-                fmt::format("world rank {} has {} windows of the team open",
-                            team.core.world_rank(static_cast<int>(rank)), open),
-                "close a team's windows before the team");
+    throw Error(
+        Code::invalid_argument, "Team::close",
+        fmt::format("world rank {} has {} windows of the team open", team.world_rank(static_cast<int>(rank)), open),
+        "close a team's windows before the team");
   }
-  (void)team.core.collectives->close();  // not the world, so the result is always empty
-  team.core.closed = true;
+  (void)team.close_engines();  // not the world, so the result is always empty
+  team.closed = true;
 }
 
 }  // namespace hmc::collectives

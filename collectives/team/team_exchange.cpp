@@ -10,8 +10,6 @@
 
 namespace hmc::collectives {
 
-using schedule::Collective;
-
 namespace {
 
 /// Each rank's data in one round. Longer data is rare and needs a second round.
@@ -23,7 +21,7 @@ struct Head {
 /// Upper limit: no valid description of a window is longer.
 constexpr std::uint64_t longest = std::uint64_t{64} << 20;
 
-CollectiveArgs args_of(const rma::Fabric& fabric, Collective collective, const void* in, void* out,
+CollectiveArgs args_of(const rma::Fabric& fabric, CollectiveKind collective, const void* in, void* out,
                        std::uint64_t bytes) {
   CollectiveArgs args;
   args.call.collective = collective;
@@ -41,14 +39,16 @@ void TeamExchange::run(const CollectiveArgs& args) {
     schedules_.throw_error(status, team_.fabric().operation.name());
 }
 
-void TeamExchange::barrier(base::Deadline) { run(args_of(team_.fabric(), Collective::barrier, nullptr, nullptr, 0)); }
+void TeamExchange::barrier(base::Deadline) {
+  run(args_of(team_.fabric(), CollectiveKind::barrier, nullptr, nullptr, 0));
+}
 
 std::vector<base::Bytes> TeamExchange::allgather(base::ByteView mine, base::Deadline) {
   Head head;
   head.length = mine.size();
   if (!mine.empty()) std::memcpy(head.bytes, mine.data(), std::min(mine.size(), sizeof head.bytes));
   std::vector<Head> heads(static_cast<std::size_t>(size()));
-  run(args_of(team_.fabric(), Collective::allgather, &head, heads.data(), sizeof head));
+  run(args_of(team_.fabric(), CollectiveKind::allgather, &head, heads.data(), sizeof head));
 
   std::vector<std::uint64_t> lengths;
   for (const Head& each : heads) lengths.push_back(each.length);
@@ -68,7 +68,7 @@ std::vector<base::Bytes> TeamExchange::gather_long(base::ByteView mine, const st
   std::uint64_t total = 0;
   for (const std::uint64_t length : lengths) total += length;
   base::Bytes joined(total);
-  CollectiveArgs args = args_of(team_.fabric(), Collective::allgather, mine.data(), joined.data(), 0);
+  CollectiveArgs args = args_of(team_.fabric(), CollectiveKind::allgather, mine.data(), joined.data(), 0);
   args.call.counts = lengths;
   args.signature = args.signature.irregular();
   run(args);

@@ -7,12 +7,10 @@
 
 namespace hmc {
 
-namespace rma {
-class TeamCore;
-}
 namespace collectives {
 class Operation;
-}
+class TeamObject;
+}  // namespace collectives
 
 /// A persistent collective (compare MPI_Allreduce_init), created by Team::plan_... Creation checks the arguments and
 /// builds the schedule. Every run uses the same buffers.
@@ -38,11 +36,11 @@ class HMC_API Plan {
 
  private:
   friend class Team;
-  Plan(std::shared_ptr<rma::TeamCore> team, collectives::Operation* operation, const char* name) noexcept
+  Plan(std::shared_ptr<collectives::TeamObject> team, collectives::Operation* operation, const char* name) noexcept
       : team_(std::move(team)), operation_(operation), name_(name) {}
   void release() noexcept;
 
-  std::shared_ptr<rma::TeamCore> team_;
+  std::shared_ptr<collectives::TeamObject> team_;
   collectives::Operation* operation_ = nullptr;
   const char* name_ = "";
   Request request_;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <hmc/collective.hpp>
 #include <hmc/counts.hpp>
 #include <hmc/error.hpp>
 #include <hmc/message.hpp>
@@ -22,22 +23,17 @@ namespace hmc {
 namespace rma {
 class TeamCore;
 }
+namespace collectives {
+class TeamObject;
+}
 
 namespace detail {
 
-/// A contiguous range of values: a vector, array or span.
-template <typename R>
-concept Values = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    std::is_trivially_copyable_v<std::ranges::range_value_t<R>>;
-template <typename R>
-concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 /// Not a C array: see Team::send.
 template <typename R>
 concept MessageValues = Values<R> && !std::is_array_v<std::remove_reference_t<R>>;
 template <typename R>
 concept WritableMessageValues = WritableValues<R> && !std::is_array_v<std::remove_reference_t<R>>;
-template <typename R, typename I>
-concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
 /// Of non-blocking calls: the values stay when the call returns. R is an lvalue, or doesn't own its values, such as a
 /// temporary span. A temporary vector or array would end before the operation.
 template <typename R>
@@ -50,9 +46,6 @@ template <typename R>
 concept LastingWritableMessage = WritableMessageValues<R> && std::ranges::borrowed_range<R>;
 template <typename R, typename I>
 concept LastingResultsOf = ResultsOf<R, I> && std::ranges::borrowed_range<R>;
-
-template <Values R> inline constexpr std::size_t value_bytes = sizeof(std::ranges::range_value_t<R>);
-template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range_value_t<R>>();
 
 }  // namespace detail
 
@@ -110,7 +103,7 @@ class HMC_API Team {
  public:
   /// The empty team: rank() is -1, size() is 0. Team creation returns it on ranks that aren't members of the new team.
   Team() = default;
-  explicit operator bool() const noexcept { return core_ != nullptr; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
 
   int rank() const noexcept;
   int size() const noexcept;
@@ -240,40 +233,67 @@ class HMC_API Team {
   template <typename... Rest> Request irecv(void*, Rest...) = delete;                 // use irecv_bytes or a std::span
   template <typename... Rest> MessageStatus sendrecv(const void*, Rest...) = delete;  // use sendrecv_bytes or spans
 
-  // ---- collectives: blocking
+  // ---- collectives. A call is described once, as a value (<hmc/collective.hpp>), and run, started or planned. The
+  // named forms below do this for each collective: team.allreduce(in, out, sum) is team.run(describe::allreduce(in,
+  // out, sum)). Three of them are functions of their own, which takes less time.
+  void run(const Collective& call);
+  Request start(const Collective& call);
+  Plan plan(const Collective& call);
+  /// On a device stream: see allreduce_on. Error{unsupported} unless the call is an allreduce with an Op, or a barrier.
+  void run_on(void* stream, const Collective& call);
+
+  // ---- blocking collectives
   /// Returns when all ranks have entered, and this rank's earlier puts and atomics are complete at their targets.
   void barrier();
   /// Copies `bytes` bytes from `data` of the root to `data` of the other ranks.
   void broadcast(void* data, std::size_t bytes, int root);
   /// Each rank sends `bytes` bytes. The root's `out` receives size() * bytes.
-  void gather(const void* in, void* out, std::size_t bytes, int root);
+  void gather(const void* in, void* out, std::size_t bytes, int root) { run(describe::gather(in, out, bytes, root)); }
   void gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-               std::size_t element = 1);
+               std::size_t element = 1) {
+    run(describe::gatherv(in, out, counts, displacements, root, element));
+  }
   /// Each rank receives `bytes` bytes. The root's `in` holds size() * bytes.
-  void scatter(const void* in, void* out, std::size_t bytes, int root);
+  void scatter(const void* in, void* out, std::size_t bytes, int root) { run(describe::scatter(in, out, bytes, root)); }
   void scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-                std::size_t element = 1);
+                std::size_t element = 1) {
+    run(describe::scatterv(in, out, counts, displacements, root, element));
+  }
   /// Each rank sends `bytes` bytes to all. `out` receives size() * bytes.
   void allgather(const void* in, void* out, std::size_t bytes);
   void allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
-                  std::size_t element = 1);
+                  std::size_t element = 1) {
+    run(describe::allgatherv(in, out, counts, displacements, element));
+  }
   /// Each rank sends `bytes` bytes to each rank. `in` and `out` hold size() * bytes.
-  void alltoall(const void* in, void* out, std::size_t bytes);
+  void alltoall(const void* in, void* out, std::size_t bytes) { run(describe::alltoall(in, out, bytes)); }
   void alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
-                 const Counts& receive_counts, const Counts& receive_displacements, std::size_t element = 1);
+                 const Counts& receive_counts, const Counts& receive_displacements, std::size_t element = 1) {
+    run(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element));
+  }
 
   /// Combines `count` elements of all ranks into the root's `out`.
-  void reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
+  void reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
+    run(describe::reduce(in, out, count, type, how, root));
+  }
   /// Combines `count` elements of all ranks into `out` of every rank.
   void allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
   /// Combines `in` of all ranks, size() * count elements. `out` receives this rank's `count` elements of the result.
   /// (MPI_Reduce_scatter_block. The v-form is MPI_Reduce_scatter.)
-  void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  void reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
+  void reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    run(describe::reduce_scatter(in, out, count, type, how));
+  }
+  void reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
+    run(describe::reduce_scatterv(in, out, counts, type, how));
+  }
   /// Inclusive prefix: combines the elements of ranks 0 to rank().
-  void scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  void scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    run(describe::scan(in, out, count, type, how));
+  }
   /// Exclusive prefix: combines the elements of ranks 0 to rank() - 1. Doesn't write rank 0's `out`.
-  void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+  void exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    run(describe::exscan(in, out, count, type, how));
+  }
 
   // ---- non-blocking collectives: the call starts the collective, and the request reports completion (see Request).
   //  - Buffers stay in use until completion. Counts and displacements may be reused when the call returns.
@@ -291,27 +311,54 @@ class HMC_API Team {
   //  - The output is copied to the device before the request completes, by this rank's thread or the progress thread.
   //    A test() that reports completion may take as long as that copy. If the copy fails, only this rank's request
   //    fails, and the team stays usable.
-  Request ibarrier();
-  Request ibroadcast(void* data, std::size_t bytes, int root);
-  Request igather(const void* in, void* out, std::size_t bytes, int root);
+  Request ibarrier() { return start(describe::barrier()); }
+  Request ibroadcast(void* data, std::size_t bytes, int root) { return start(describe::broadcast(data, bytes, root)); }
+  Request igather(const void* in, void* out, std::size_t bytes, int root) {
+    return start(describe::gather(in, out, bytes, root));
+  }
   Request igatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-                   std::size_t element = 1);
-  Request iscatter(const void* in, void* out, std::size_t bytes, int root);
+                   std::size_t element = 1) {
+    return start(describe::gatherv(in, out, counts, displacements, root, element));
+  }
+  Request iscatter(const void* in, void* out, std::size_t bytes, int root) {
+    return start(describe::scatter(in, out, bytes, root));
+  }
   Request iscatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-                    std::size_t element = 1);
-  Request iallgather(const void* in, void* out, std::size_t bytes);
+                    std::size_t element = 1) {
+    return start(describe::scatterv(in, out, counts, displacements, root, element));
+  }
+  Request iallgather(const void* in, void* out, std::size_t bytes) {
+    return start(describe::allgather(in, out, bytes));
+  }
   Request iallgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
-                      std::size_t element = 1);
-  Request ialltoall(const void* in, void* out, std::size_t bytes);
+                      std::size_t element = 1) {
+    return start(describe::allgatherv(in, out, counts, displacements, element));
+  }
+  Request ialltoall(const void* in, void* out, std::size_t bytes) { return start(describe::alltoall(in, out, bytes)); }
   Request ialltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
                      const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
-                     std::size_t element = 1);
-  Request ireduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
-  Request iallreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Request ireduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Request ireduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
-  Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+                     std::size_t element = 1) {
+    return start(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest));
+  }
+  Request ireduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
+    return start(describe::reduce(in, out, count, type, how, root));
+  }
+  Request iallreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return start(describe::allreduce(in, out, count, type, how));
+  }
+  Request ireduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return start(describe::reduce_scatter(in, out, count, type, how));
+  }
+  Request ireduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
+    return start(describe::reduce_scatterv(in, out, counts, type, how));
+  }
+  Request iscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return start(describe::scan(in, out, count, type, how));
+  }
+  Request iexscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return start(describe::exscan(in, out, count, type, how));
+  }
 
   // ---- collectives on a device stream: queued on `stream` (the vendor's handle), in the order of the stream.
   //  - The host doesn't wait, except in the team's first stream call, which allocates resources.
@@ -339,33 +386,62 @@ class HMC_API Team {
   // Deadlock: a stream that waits blocks other streams in its hardware queue (CUDA_DEVICE_MAX_CONNECTIONS is the number
   // of queues), and calls that wait for the whole device, such as cudaMalloc and cudaFree. Don't make such calls before
   // the streams have executed the collective.
-  void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op);
+  void allreduce_on(void* stream, const void* in, void* out, std::size_t count, DType type, Op op) {
+    run_on(stream, describe::allreduce(in, out, count, type, op));
+  }
   /// A barrier of the ranks' streams: work queued after it runs after all work queued before it on every rank's stream.
   /// `buffer` is any buffer on the stream's device.
-  void barrier_on(void* stream, const void* buffer);
+  void barrier_on(void* stream, const void* buffer) { run_on(stream, describe::barrier(buffer)); }
 
   // ---- persistent collectives: see Plan
-  Plan plan_barrier();
-  Plan plan_broadcast(void* data, std::size_t bytes, int root);
-  Plan plan_gather(const void* in, void* out, std::size_t bytes, int root);
+  Plan plan_barrier() { return plan(describe::barrier()); }
+  Plan plan_broadcast(void* data, std::size_t bytes, int root) { return plan(describe::broadcast(data, bytes, root)); }
+  Plan plan_gather(const void* in, void* out, std::size_t bytes, int root) {
+    return plan(describe::gather(in, out, bytes, root));
+  }
   Plan plan_gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-                    std::size_t element = 1);
-  Plan plan_scatter(const void* in, void* out, std::size_t bytes, int root);
+                    std::size_t element = 1) {
+    return plan(describe::gatherv(in, out, counts, displacements, root, element));
+  }
+  Plan plan_scatter(const void* in, void* out, std::size_t bytes, int root) {
+    return plan(describe::scatter(in, out, bytes, root));
+  }
   Plan plan_scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
-                     std::size_t element = 1);
-  Plan plan_allgather(const void* in, void* out, std::size_t bytes);
+                     std::size_t element = 1) {
+    return plan(describe::scatterv(in, out, counts, displacements, root, element));
+  }
+  Plan plan_allgather(const void* in, void* out, std::size_t bytes) {
+    return plan(describe::allgather(in, out, bytes));
+  }
   Plan plan_allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
-                       std::size_t element = 1);
-  Plan plan_alltoall(const void* in, void* out, std::size_t bytes);
+                       std::size_t element = 1) {
+    return plan(describe::allgatherv(in, out, counts, displacements, element));
+  }
+  Plan plan_alltoall(const void* in, void* out, std::size_t bytes) { return plan(describe::alltoall(in, out, bytes)); }
   Plan plan_alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
                       const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
-                      std::size_t element = 1);
-  Plan plan_reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root);
-  Plan plan_allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Plan plan_reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Plan plan_reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how);
-  Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
-  Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how);
+                      std::size_t element = 1) {
+    return plan(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest));
+  }
+  Plan plan_reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
+    return plan(describe::reduce(in, out, count, type, how, root));
+  }
+  Plan plan_allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return plan(describe::allreduce(in, out, count, type, how));
+  }
+  Plan plan_reduce_scatter(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return plan(describe::reduce_scatter(in, out, count, type, how));
+  }
+  Plan plan_reduce_scatterv(const void* in, void* out, const Counts& counts, DType type, const Reduction& how) {
+    return plan(describe::reduce_scatterv(in, out, counts, type, how));
+  }
+  Plan plan_scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return plan(describe::scan(in, out, count, type, how));
+  }
+  Plan plan_exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) {
+    return plan(describe::exscan(in, out, count, type, how));
+  }
 
   // ---- collectives over ranges: vectors, arrays, spans. Blocking, non-blocking and persistent, as above.
   // Sizes and element types are those of the ranges. `in` and `out` must have the same element type.
@@ -373,225 +449,167 @@ class HMC_API Team {
   //  - Error{invalid_argument} on a rank if its ranges have wrong sizes.
   //  - v-forms: counts and displacements are in elements. The ranges may be longer than needed.
   template <detail::WritableValues D> void broadcast(D&& data, int root) {
-    broadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
+    broadcast(std::ranges::data(data), bytes_of(data), root);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void gather(const I& in, O&& out, int root) {
-    fit_blocks("gather", std::ranges::size(in), std::ranges::size(out), root);
-    gather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>, root);
+    run(describe::gather(in, out, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("gatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
-    gatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
+    run(describe::gatherv(in, out, counts, displacements, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void scatter(const I& in, O&& out, int root) {
-    fit_blocks("scatter", std::ranges::size(out), std::ranges::size(in), root);
-    scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>, root);
+    run(describe::scatter(in, out, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("scatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
-    scatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
+    run(describe::scatterv(in, out, counts, displacements, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void allgather(const I& in, O&& out) {
-    fit_blocks("allgather", std::ranges::size(in), std::ranges::size(out));
-    allgather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>);
+    const bool fits = std::ranges::size(out) == std::ranges::size(in) * static_cast<std::size_t>(size());
+    fits ? allgather(std::ranges::data(in), std::ranges::data(out), bytes_of(in)) : run(describe::allgather(in, out));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("allgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
-    allgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, detail::value_bytes<I>);
+    run(describe::allgatherv(in, out, counts, displacements));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void alltoall(const I& in, O&& out) {
-    const std::size_t block = fit_all_blocks("alltoall", std::ranges::size(in), std::ranges::size(out));
-    alltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
+    run(describe::alltoall(in, out));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
                  const Counts& receive_displacements) {
-    fit_reach("alltoallv", std::ranges::size(in), counts, displacements);
-    fit_reach("alltoallv", std::ranges::size(out), receive_counts, receive_displacements);
-    alltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
-              receive_displacements, detail::value_bytes<I>);
+    run(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void reduce(const I& in, O&& out, const Reduction& how, int root) {
-    fit_equal("reduce", std::ranges::size(in), std::ranges::size(out), root);
-    reduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how, root);
+    run(describe::reduce(in, out, how, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void allreduce(const I& in, O&& out, const Reduction& how) {
-    fit_equal("allreduce", std::ranges::size(in), std::ranges::size(out));
+    if (std::ranges::size(out) != std::ranges::size(in)) return run(describe::allreduce(in, out, how));  // throws
     allreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
   }
   template <detail::Values I, detail::ResultsOf<I> O> void reduce_scatter(const I& in, O&& out, const Reduction& how) {
-    fit_blocks("reduce_scatter", std::ranges::size(out), std::ranges::size(in));
-    reduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out), detail::type_of<I>, how);
+    run(describe::reduce_scatter(in, out, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   void reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("reduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
-    reduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
+    run(describe::reduce_scatterv(in, out, counts, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void scan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("scan", std::ranges::size(in), std::ranges::size(out));
-    scan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    run(describe::scan(in, out, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O> void exscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("exscan", std::ranges::size(in), std::ranges::size(out));
-    exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    run(describe::exscan(in, out, how));
   }
   template <detail::LastingWritableValues D> Request ibroadcast(D&& data, int root) {
-    return ibroadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
+    return start(describe::broadcast(data, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request igather(I&& in, O&& out, int root) {
-    fit_blocks("igather", std::ranges::size(in), std::ranges::size(out), root);
-    return igather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>, root);
+    return start(describe::gather(in, out, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request igatherv(I&& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("igatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
-    return igatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root, detail::value_bytes<I>);
+    return start(describe::gatherv(in, out, counts, displacements, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request iscatter(I&& in, O&& out, int root) {
-    fit_blocks("iscatter", std::ranges::size(out), std::ranges::size(in), root);
-    return iscatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>,
-                    root);
+    return start(describe::scatter(in, out, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request iscatterv(I&& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("iscatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
-    return iscatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
-                     detail::value_bytes<I>);
+    return start(describe::scatterv(in, out, counts, displacements, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request iallgather(I&& in, O&& out) {
-    fit_blocks("iallgather", std::ranges::size(in), std::ranges::size(out));
-    return iallgather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>);
+    return start(describe::allgather(in, out));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request iallgatherv(I&& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("iallgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
-    return iallgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, detail::value_bytes<I>);
+    return start(describe::allgatherv(in, out, counts, displacements));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O> Request ialltoall(I&& in, O&& out) {
-    const std::size_t block = fit_all_blocks("ialltoall", std::ranges::size(in), std::ranges::size(out));
-    return ialltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
+    return start(describe::alltoall(in, out));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ialltoallv(I&& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
                      const Counts& receive_displacements, std::size_t largest) {
-    fit_reach("ialltoallv", std::ranges::size(in), counts, displacements);
-    fit_reach("ialltoallv", std::ranges::size(out), receive_counts, receive_displacements);
-    return ialltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
-                      receive_displacements, largest, detail::value_bytes<I>);
+    return start(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ireduce(I&& in, O&& out, const Reduction& how, int root) {
-    fit_equal("ireduce", std::ranges::size(in), std::ranges::size(out), root);
-    return ireduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how, root);
+    return start(describe::reduce(in, out, how, root));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request iallreduce(I&& in, O&& out, const Reduction& how) {
-    fit_equal("iallreduce", std::ranges::size(in), std::ranges::size(out));
-    return iallreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    return start(describe::allreduce(in, out, how));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ireduce_scatter(I&& in, O&& out, const Reduction& how) {
-    fit_blocks("ireduce_scatter", std::ranges::size(out), std::ranges::size(in));
-    return ireduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out), detail::type_of<I>,
-                           how);
+    return start(describe::reduce_scatter(in, out, how));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ireduce_scatterv(I&& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("ireduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
-    return ireduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
+    return start(describe::reduce_scatterv(in, out, counts, how));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request iscan(I&& in, O&& out, const Reduction& how) {
-    fit_equal("iscan", std::ranges::size(in), std::ranges::size(out));
-    return iscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    return start(describe::scan(in, out, how));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request iexscan(I&& in, O&& out, const Reduction& how) {
-    fit_equal("iexscan", std::ranges::size(in), std::ranges::size(out));
-    return iexscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    return start(describe::exscan(in, out, how));
   }
   template <detail::WritableValues D> Plan plan_broadcast(D&& data, int root) {
-    return plan_broadcast(std::ranges::data(data), std::ranges::size(data) * detail::value_bytes<D>, root);
+    return plan(describe::broadcast(data, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_gather(const I& in, O&& out, int root) {
-    fit_blocks("plan_gather", std::ranges::size(in), std::ranges::size(out), root);
-    return plan_gather(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in) * detail::value_bytes<I>,
-                       root);
+    return plan(describe::gather(in, out, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("plan_gatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements, root);
-    return plan_gatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
-                        detail::value_bytes<I>);
+    return plan(describe::gatherv(in, out, counts, displacements, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scatter(const I& in, O&& out, int root) {
-    fit_blocks("plan_scatter", std::ranges::size(out), std::ranges::size(in), root);
-    return plan_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out) * detail::value_bytes<I>,
-                        root);
+    return plan(describe::scatter(in, out, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) {
-    fit_uneven("plan_scatterv", std::ranges::size(out), std::ranges::size(in), counts, displacements, root);
-    return plan_scatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
-                         detail::value_bytes<I>);
+    return plan(describe::scatterv(in, out, counts, displacements, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allgather(const I& in, O&& out) {
-    fit_blocks("plan_allgather", std::ranges::size(in), std::ranges::size(out));
-    return plan_allgather(std::ranges::data(in), std::ranges::data(out),
-                          std::ranges::size(in) * detail::value_bytes<I>);
+    return plan(describe::allgather(in, out));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) {
-    fit_uneven("plan_allgatherv", std::ranges::size(in), std::ranges::size(out), counts, displacements);
-    return plan_allgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements,
-                           detail::value_bytes<I>);
+    return plan(describe::allgatherv(in, out, counts, displacements));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_alltoall(const I& in, O&& out) {
-    const std::size_t block = fit_all_blocks("plan_alltoall", std::ranges::size(in), std::ranges::size(out));
-    return plan_alltoall(std::ranges::data(in), std::ranges::data(out), block * detail::value_bytes<I>);
+    return plan(describe::alltoall(in, out));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
                       const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
-    fit_reach("plan_alltoallv", std::ranges::size(in), counts, displacements);
-    fit_reach("plan_alltoallv", std::ranges::size(out), receive_counts, receive_displacements);
-    return plan_alltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out), receive_counts,
-                          receive_displacements, largest, detail::value_bytes<I>);
+    return plan(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce(const I& in, O&& out, const Reduction& how, int root) {
-    fit_equal("plan_reduce", std::ranges::size(in), std::ranges::size(out), root);
-    return plan_reduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how,
-                       root);
+    return plan(describe::reduce(in, out, how, root));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_allreduce(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_allreduce", std::ranges::size(in), std::ranges::size(out));
-    return plan_allreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>,
-                          how);
+    return plan(describe::allreduce(in, out, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce_scatter(const I& in, O&& out, const Reduction& how) {
-    fit_blocks("plan_reduce_scatter", std::ranges::size(out), std::ranges::size(in));
-    return plan_reduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out),
-                               detail::type_of<I>, how);
+    return plan(describe::reduce_scatter(in, out, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) {
-    fit_uneven("plan_reduce_scatterv", std::ranges::size(out), std::ranges::size(in), counts, {});
-    return plan_reduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how);
+    return plan(describe::reduce_scatterv(in, out, counts, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_scan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_scan", std::ranges::size(in), std::ranges::size(out));
-    return plan_scan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    return plan(describe::scan(in, out, how));
   }
   template <detail::Values I, detail::ResultsOf<I> O> Plan plan_exscan(const I& in, O&& out, const Reduction& how) {
-    fit_equal("plan_exscan", std::ranges::size(in), std::ranges::size(out));
-    return plan_exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how);
+    return plan(describe::exscan(in, out, how));
   }
 
   /// The number of calls of a collective ("allreduce") that used an algorithm ("ring"); 0 for unknown names. The
@@ -599,21 +617,15 @@ class HMC_API Team {
   std::uint64_t calls_by_algorithm(std::string_view collective, std::string_view algorithm) const;
 
   /// For HMC's own use.
-  const std::shared_ptr<rma::TeamCore>& core() const noexcept { return core_; }
-  explicit Team(std::shared_ptr<rma::TeamCore> core) noexcept : core_(std::move(core)) {}
+  const std::shared_ptr<collectives::TeamObject>& object() const noexcept { return object_; }
+  [[gnu::visibility("hidden")]] rma::TeamCore* core() const noexcept;
+  explicit Team(std::shared_ptr<collectives::TeamObject> object) noexcept : object_(std::move(object)) {}
 
  private:
   template <detail::Values R> static std::size_t bytes_of(const R& range) noexcept {
     return std::ranges::size(range) * detail::value_bytes<R>;
   }
-  // Check the sizes of ranges, in elements. If `root` isn't -1, only the root checks the range that only it uses.
-  void fit_equal(const char* operation, std::size_t in, std::size_t out, int root = -1) const;
-  void fit_blocks(const char* operation, std::size_t block, std::size_t all, int root = -1) const;
-  std::size_t fit_all_blocks(const char* operation, std::size_t in, std::size_t out) const;
-  void fit_uneven(const char* operation, std::size_t block, std::size_t all, const Counts& counts,
-                  const Counts& displacements, int root = -1) const;
-  static void fit_reach(const char* operation, std::size_t all, const Counts& counts, const Counts& displacements);
-  std::shared_ptr<rma::TeamCore> core_;
+  std::shared_ptr<collectives::TeamObject> object_;
 };
 
 }  // namespace hmc

@@ -85,10 +85,10 @@ enum class Cmp : std::uint8_t { eq, ne, lt, le, gt, ge };
 ///    same `commutative`, `deterministic`, count and element type.
 using ReduceFunction = void (*)(void* accumulated, const void* next, std::size_t count, DType type, void* context);
 
-constexpr std::size_t size_of(DType type) noexcept {
-  constexpr std::size_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16};
-  return sizes[static_cast<int>(type)];
-}
+namespace detail {
+inline constexpr std::uint8_t sizes[dtype_count] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 8, 16, 8, 16};
+}  // namespace detail
+constexpr std::size_t size_of(DType type) noexcept { return detail::sizes[static_cast<int>(type)]; }
 constexpr bool is_float(DType type) noexcept { return type >= DType::f16 && type <= DType::e5m2; }
 constexpr bool is_located(DType type) noexcept { return type >= DType::located_i32; }
 /// True if reductions of this type accumulate in 32 bits and round once, at the end.

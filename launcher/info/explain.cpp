@@ -18,7 +18,6 @@ using Json = nlohmann::ordered_json;
 using collectives::Evaluation;
 using collectives::Selector;
 using collectives::schedule::Call;
-using collectives::schedule::Collective;
 using collectives::schedule::Shape;
 
 [[noreturn]] void refuse(const std::string& what, const std::string& hint) {
@@ -38,7 +37,7 @@ template <typename Enum> Enum named(const std::string& name, int count, const ch
 
 Call call_of(const Question& question, std::uint64_t bytes, bool deterministic) {
   Call call;
-  call.collective = named<Collective>(question.collective, collectives::schedule::collective_count, "collective");
+  call.collective = named<CollectiveKind>(question.collective, collective_count, "collective");
   if (reduces(call.collective)) {
     call.type = named<DType>(question.type, dtype_count, "type");
     call.op = named<Op>(question.op, op_count, "operation");
@@ -100,7 +99,7 @@ nlohmann::ordered_json gather_explanation(const Question& question) {
   std::uint64_t bytes = 0;
   if (!collectives::parse_bytes(question.bytes, bytes))
     refuse(fmt::format("'{}' isn't a number of bytes", question.bytes), "give a number, 64K, 1M");
-  if (question.collective == name_of(Collective::barrier)) bytes = 0;
+  if (question.collective == name_of(CollectiveKind::barrier)) bytes = 0;
   if (question.ranks < 1 || question.per_node < 1)
     refuse("--ranks and --per-node can't be 0 or less", "give 1 or more");
   Shape shape{question.ranks, std::min(question.per_node, question.ranks)};

@@ -75,11 +75,7 @@ std::vector<std::size_t> numbers_of(const char* operation, const char* name, nb:
   return numbers;
 }
 
-// Each struct prepares one collective and has its three forms. HMC_FORMS: the arguments of the C++ functions.
-#define HMC_FORMS(name, ...)                                                      \
-  void run(hmc::Team& team) const { team.name(__VA_ARGS__); }                     \
-  hmc::Request start(hmc::Team& team) const { return team.i##name(__VA_ARGS__); } \
-  hmc::Plan plan(hmc::Team& team) const { return team.plan_##name(__VA_ARGS__); }
+// Each struct reads the arguments of one collective. call() describes it.
 
 struct Broadcast : Operands {
   static constexpr const char* name = "broadcast";
@@ -90,7 +86,7 @@ struct Broadcast : Operands {
     in = first.data();
     result = array;
   }
-  HMC_FORMS(broadcast, in, first.bytes(), root)
+  hmc::Collective call() const { return describe::broadcast(in, first.bytes(), root); }
 };
 
 struct Gather : Operands {
@@ -111,7 +107,7 @@ struct Gather : Operands {
       refuse("out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) +
              " per rank");
   }
-  HMC_FORMS(gather, in, out, bytes, root)
+  hmc::Collective call() const { return describe::gather(in, out, bytes, root); }
 };
 
 struct Scatter : Operands {
@@ -146,7 +142,7 @@ struct Scatter : Operands {
       refuse("out has " + elements(second.items()) + "; a block of the array has " +
              elements(bytes / std::max<std::size_t>(first.itemsize(), 1)));
   }
-  HMC_FORMS(scatter, in, out, bytes, root)
+  hmc::Collective call() const { return describe::scatter(in, out, bytes, root); }
 };
 
 struct Allgather : Operands {
@@ -160,7 +156,7 @@ struct Allgather : Operands {
       refuse("out has " + elements(output().items()) + "; it needs the array's " + elements(first.items()) +
              " per rank");
   }
-  HMC_FORMS(allgather, in, out, bytes)
+  hmc::Collective call() const { return describe::allgather(in, out, bytes); }
 };
 
 struct Alltoall : Operands {
@@ -172,7 +168,7 @@ struct Alltoall : Operands {
     if (!in_place && first.bytes() != second.bytes())
       refuse("out has " + elements(second.items()) + ", the array " + elements(first.items()));
   }
-  HMC_FORMS(alltoall, in, out, bytes)
+  hmc::Collective call() const { return describe::alltoall(in, out, bytes); }
 };
 
 // ---- v-forms. Counts and displacements are in elements of the array that holds this rank's block.
@@ -229,7 +225,7 @@ struct Gatherv : Uneven {
     if (!(in_place && team.rank() == root ? true : first.items() >= mine()))
       refuse("the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
   }
-  HMC_FORMS(gatherv, in, out, counts, displacements, root, element)
+  hmc::Collective call() const { return describe::gatherv(in, out, counts, displacements, root, element); }
 };
 
 struct Scatterv : Uneven {
@@ -266,7 +262,7 @@ struct Scatterv : Uneven {
     if (second.bytes() / element < mine())
       refuse("out has " + elements(second.items()) + "; counts says " + std::to_string(mine()));
   }
-  HMC_FORMS(scatterv, in, out, counts, displacements, root, element)
+  hmc::Collective call() const { return describe::scatterv(in, out, counts, displacements, root, element); }
 };
 
 struct Allgatherv : Uneven {
@@ -282,7 +278,7 @@ struct Allgatherv : Uneven {
     if (!in_place && first.items() < mine())
       refuse("the array has " + elements(first.items()) + "; counts says " + std::to_string(mine()));
   }
-  HMC_FORMS(allgatherv, in, out, counts, displacements, element)
+  hmc::Collective call() const { return describe::allgatherv(in, out, counts, displacements, element); }
 };
 
 struct Alltoallv : Uneven {
@@ -304,14 +300,8 @@ struct Alltoallv : Uneven {
     require_reach(first, "the array", counts, displacements);
     require_reach(second, "out", receive_counts, receive_displacements);
   }
-  void run(hmc::Team& team) const {
-    team.alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element);
-  }
-  hmc::Request start(hmc::Team& team) const {
-    return team.ialltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest, element);
-  }
-  hmc::Plan plan(hmc::Team& team) const {
-    return team.plan_alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest, element);
+  hmc::Collective call() const {
+    return describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest);
   }
 };
 
@@ -330,7 +320,7 @@ struct Reduce : Reduced {
     if (!in_place && first.bytes() != second.bytes())
       refuse("out has " + elements(second.items()) + ", the array " + elements(first.items()));
   }
-  HMC_FORMS(reduce, in, out, count, type, how, root)
+  hmc::Collective call() const { return describe::reduce(in, out, count, type, how, root); }
 };
 
 /// allreduce, scan, exscan: the output has the size of the input.
@@ -350,7 +340,7 @@ struct Equal : Reduced {
     type_name(const hmc::Team& team, nb::handle array, nb::handle output_object, nb::handle op, nb::handle dtype, \
               bool deterministic)                                                                                 \
         : Equal(name, team, array, output_object, op, dtype, deterministic) {}                                    \
-    HMC_FORMS(verb, in, out, count, type, how)                                                                    \
+    hmc::Collective call() const { return describe::verb(in, out, count, type, how); }                            \
   };
 HMC_EQUAL(Allreduce, allreduce)
 HMC_EQUAL(Scan, scan)
@@ -368,7 +358,7 @@ struct ReduceScatter : Reduced {
     if (!in_place && bytes != second.bytes())
       refuse("out has " + elements(second.items()) + "; a block of the array has " + elements(count));
   }
-  HMC_FORMS(reduce_scatter, in, out, count, type, how)
+  hmc::Collective call() const { return describe::reduce_scatter(in, out, count, type, how); }
 };
 
 struct ReduceScatterv : Reduced {
@@ -390,7 +380,7 @@ struct ReduceScatterv : Reduced {
     if (!in_place && second.bytes() / size_of(type) < mine)
       refuse("out has " + elements(second.items()) + "; counts says " + std::to_string(mine));
   }
-  HMC_FORMS(reduce_scatterv, in, out, counts, type, how)
+  hmc::Collective call() const { return describe::reduce_scatterv(in, out, counts, type, how); }
 };
 
 nb::object result_of(const Operands& operands) {
@@ -402,36 +392,36 @@ void require_member(const TeamObject& self, const char* operation) {
     throw hmc::Error(Code::closed, operation, "the team is empty");
 }
 
-/// Defines NAME, iNAME and plan_NAME. `Arguments`: of Collective's constructor, after the team.
-template <typename Collective, typename... Arguments, typename... Extra>
+/// Defines NAME, iNAME and plan_NAME. `Arguments`: of the constructor of Read, after the team.
+template <typename Read, typename... Arguments, typename... Extra>
 void collective(nb::class_<TeamObject>& team, const char* doc, const Extra&... extra) {
-  const std::string name = Collective::name;
+  const std::string name = Read::name;
   team.def(
-      Collective::name,
+      Read::name,
       [](TeamObject& self, Arguments... arguments) {
-        require_member(self, Collective::name);
-        const Collective call(self.team, arguments...);
-        blocking(*self.job, Among::others, [&] { call.run(self.team); });
-        return result_of(call);
+        require_member(self, Read::name);
+        const Read read(self.team, arguments...);
+        blocking(*self.job, Among::others, [&] { self.team.run(read.call()); });
+        return result_of(read);
       },
       extra..., doc);
   team.def(("i" + name).c_str(),
            [](TeamObject& self, Arguments... arguments) {
-             require_member(self, Collective::name);
-             Collective call(self.team, arguments...);
-             hmc::Request request = blocking(*self.job, Among::others, [&] { return call.start(self.team); });
+             require_member(self, Read::name);
+             Read read(self.team, arguments...);
+             hmc::Request request = blocking(*self.job, Among::others, [&] { return self.team.start(read.call()); });
              self.job->sweep();
-             nb::object result = result_of(call);
-             return new RequestObject(self, std::move(request), call.take_arrays(), std::move(result));
+             nb::object result = result_of(read);
+             return new RequestObject(self, std::move(request), read.take_arrays(), std::move(result));
            },
            extra..., ("Non-blocking " + name + ".").c_str());
   team.def(("plan_" + name).c_str(),
            [](TeamObject& self, Arguments... arguments) {
-             require_member(self, Collective::name);
-             Collective call(self.team, arguments...);
-             hmc::Plan plan = blocking(*self.job, Among::others, [&] { return call.plan(self.team); });
-             nb::object result = result_of(call);
-             return new PlanObject(self, std::move(plan), call.take_arrays(), std::move(result));
+             require_member(self, Read::name);
+             Read read(self.team, arguments...);
+             hmc::Plan plan = blocking(*self.job, Among::others, [&] { return self.team.plan(read.call()); });
+             nb::object result = result_of(read);
+             return new PlanObject(self, std::move(plan), read.take_arrays(), std::move(result));
            },
            extra..., ("Persistent " + name + ": see Plan.").c_str());
 }

@@ -29,7 +29,7 @@ void raise(const hmc::Error& error) {
 nb::object world_of(RuntimeObject& self) {
   hmc::Team world = quick(*self.job, [&] { return self.job->runtime.world(); });
   // Team.shrink and Team.grow replace the world.
-  if (!self.world.is_valid() || nb::cast<TeamObject&>(self.world).team.core() != world.core())
+  if (!self.world.is_valid() || nb::cast<TeamObject&>(self.world).team.object() != world.object())
     self.world = nb::cast(new TeamObject(self.job, std::move(world)), nb::rv_policy::take_ownership);
   return self.world;
 }

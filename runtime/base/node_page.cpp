@@ -60,24 +60,16 @@ struct alignas(64) NodePage::Header {
 };
 
 const char* name_of(Activity activity) noexcept {
+  if (activity >= Activity::collective && activity <= Activity::last)
+    return name_of(static_cast<CollectiveKind>(static_cast<std::uint32_t>(activity) -
+                                               static_cast<std::uint32_t>(Activity::collective)));
   switch (activity) {
     case Activity::computing: return "computing";
     case Activity::starting: return "starting";
     case Activity::wait_until: return "wait_until";
     case Activity::wait_request: return "Request::wait";
     case Activity::flush: return "flush";
-    case Activity::barrier: return "barrier";
-    case Activity::broadcast: return "broadcast";
-    case Activity::allgather: return "allgather";
-    case Activity::allreduce: return "allreduce";
     case Activity::closing: return "closing";
-    case Activity::reduce: return "reduce";
-    case Activity::gather: return "gather";
-    case Activity::scatter: return "scatter";
-    case Activity::alltoall: return "alltoall";
-    case Activity::reduce_scatter: return "reduce_scatter";
-    case Activity::scan: return "scan";
-    case Activity::exscan: return "exscan";
     case Activity::setup: return "the creation of a team or window";
     case Activity::put: return "put";
     case Activity::get: return "get";
@@ -85,6 +77,7 @@ const char* name_of(Activity activity) noexcept {
     case Activity::send: return "send";
     case Activity::recv: return "recv";
     case Activity::probe: return "probe";
+    default: break;
   }
   return "unknown";
 }

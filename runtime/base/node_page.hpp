@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include <hmc/collective.hpp>
+
 #include "runtime/base/segment.hpp"
 #include "runtime/base/status.hpp"
 
@@ -22,18 +24,7 @@ enum class Activity : std::uint32_t {
   wait_until,
   wait_request,
   flush,
-  barrier,
-  broadcast,
-  allgather,
-  allreduce,
   closing,
-  reduce,
-  gather,
-  scatter,
-  alltoall,
-  reduce_scatter,
-  scan,
-  exscan,
   setup,
   put,
   get,
@@ -41,8 +32,13 @@ enum class Activity : std::uint32_t {
   send,
   recv,
   probe,
-  last = probe,
+  collective,  ///< the first of them: see activity_of
+  last = collective + collective_count - 1,
 };
+/// In a call of this collective.
+constexpr Activity activity_of(CollectiveKind kind) noexcept {
+  return static_cast<Activity>(static_cast<std::uint32_t>(Activity::collective) + static_cast<std::uint32_t>(kind));
+}
 const char* name_of(Activity activity) noexcept;
 
 /// One rank's activity record. Only that rank writes it; all processes of the node may read it at any time. Its fields

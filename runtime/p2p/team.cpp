@@ -24,7 +24,7 @@ using Call = rma::MessageCall;
   throw Error(std::move(detail));
 }
 
-rma::Messages& messages_of(const std::shared_ptr<rma::TeamCore>& team, const char* name) {
+rma::Messages& messages_of(const rma::TeamCore* team, const char* name) {
   if (team == nullptr) throw Error(Code::closed, name, "the team is empty: this rank isn't a member");
   if (team->fabric().closed() || team->fabric().messages == nullptr) rma::throw_closed_runtime(team->fabric(), name);
   if (team->closed) throw Error(Code::closed, name, "the team is closed");
@@ -47,44 +47,50 @@ const Call& checked(const Call& call, int lowest) {
 }  // namespace
 
 void Team::send_bytes(const void* data, std::size_t bytes, int destination, int tag) {
-  rma::Messages& messages = messages_of(core_, "send");
-  messages.send(checked({*core_, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "send");
+  messages.send(checked({*team, "send", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
 MessageStatus Team::recv_bytes(void* data, std::size_t capacity, int source, int tag) {
-  rma::Messages& messages = messages_of(core_, "recv");
-  return messages.recv(checked({*core_, "recv", Activity::recv, source, tag, data, capacity}, -1));
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "recv");
+  return messages.recv(checked({*team, "recv", Activity::recv, source, tag, data, capacity}, -1));
 }
 
 Request Team::isend_bytes(const void* data, std::size_t bytes, int destination, int tag) {
-  rma::Messages& messages = messages_of(core_, "isend");
-  return messages.isend(
-      checked({*core_, "isend", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "isend");
+  return messages.isend(checked({*team, "isend", Activity::send, destination, tag, const_cast<void*>(data), bytes}, 0));
 }
 
 Request Team::irecv_bytes(void* data, std::size_t capacity, int source, int tag, MessageStatus* status) {
-  rma::Messages& messages = messages_of(core_, "irecv");
-  return messages.irecv(checked({*core_, "irecv", Activity::recv, source, tag, data, capacity}, -1), status);
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "irecv");
+  return messages.irecv(checked({*team, "irecv", Activity::recv, source, tag, data, capacity}, -1), status);
 }
 
 MessageStatus Team::sendrecv_bytes(const void* out, std::size_t bytes, int destination, int send_tag, void* in,
                                    std::size_t capacity, int source, int recv_tag) {
-  rma::Messages& messages = messages_of(core_, "sendrecv");
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "sendrecv");
   return messages.sendrecv(
-      checked({*core_, "sendrecv", Activity::send, destination, send_tag, const_cast<void*>(out), bytes}, 0),
-      checked({*core_, "sendrecv", Activity::recv, source, recv_tag, in, capacity}, -1));
+      checked({*team, "sendrecv", Activity::send, destination, send_tag, const_cast<void*>(out), bytes}, 0),
+      checked({*team, "sendrecv", Activity::recv, source, recv_tag, in, capacity}, -1));
 }
 
 MessageStatus Team::probe(int source, int tag) {
-  rma::Messages& messages = messages_of(core_, "probe");
-  return messages.probe(checked({*core_, "probe", Activity::probe, source, tag, nullptr, 0}, -1));
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "probe");
+  return messages.probe(checked({*team, "probe", Activity::probe, source, tag, nullptr, 0}, -1));
 }
 
 bool Team::iprobe(int source, int tag, MessageStatus* status) {
-  rma::Messages& messages = messages_of(core_, "iprobe");
+  const rma::TeamCore* const team = core();
+  rma::Messages& messages = messages_of(team, "iprobe");
   MessageStatus found;
   const bool is_there =
-      messages.iprobe(checked({*core_, "iprobe", Activity::probe, source, tag, nullptr, 0}, -1), found);
+      messages.iprobe(checked({*team, "iprobe", Activity::probe, source, tag, nullptr, 0}, -1), found);
   if (is_there && status != nullptr) *status = found;
   return is_there;
 }

@@ -108,7 +108,7 @@ class Job {
   virtual ~Job() = default;
   /// Team::shrink and Team::grow: the world of a new job. Only while the fabric is open; the caller's thread.
   enum class Regroup : std::uint8_t { shrink, grow };
-  virtual std::shared_ptr<TeamCore> regroup(Regroup which, std::chrono::nanoseconds timeout) = 0;
+  virtual Team regroup(Regroup which, std::chrono::nanoseconds timeout) = 0;
   /// As Runtime::abort. Then the node page has the abort.
   virtual void abort(std::string_view text) noexcept = 0;
   /// Before an Error{peer_failed} with this peer is thrown: more for its text, or an empty text.

@@ -50,7 +50,7 @@ class LocalRegistration {
 
 Registration Registration::create(Team& team, void* address, std::size_t bytes) {
   constexpr const char* name = "Registration::create";
-  rma::TeamCore* const core = team.core().get();
+  rma::TeamCore* const core = team.core();
   if (core == nullptr) throw Error(Code::closed, name, "the team is empty: this rank isn't a member");
   if (core->fabric().closed()) rma::throw_closed_runtime(core->fabric(), name);
   if (address == nullptr && bytes > 0) throw Error(Code::invalid_argument, name, "the pointer is null");

@@ -1,8 +1,7 @@
-// TeamCore: an ordered set of ranks, with the state that windows and collectives keep per team.
+// TeamCore: an ordered set of ranks, as windows and messages see a team.
 #pragma once
 
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <vector>
 
@@ -11,17 +10,8 @@
 
 namespace hmc::rma {
 
-/// State of the collectives per team. collectives/ implements it; the team only owns it.
-class CollectiveState {
- public:
-  virtual ~CollectiveState() = default;
-  /// Collective: completes its operations and releases its resources. Throws Error on failure. Returns the failure of
-  /// an earlier call of the world that no call has reported on this rank yet; the state is closed in this case too.
-  virtual std::exception_ptr close() = 0;
-};
-
-/// world_rank() and rank_of() convert between team ranks, which windows and collectives use, and world ranks, which
-/// wires, wait notes, statuses and errors use.
+/// The base of the collectives' TeamObject. world_rank() and rank_of() convert between team ranks, which windows and
+/// collectives use, and world ranks, which wires, wait notes, statuses and errors use.
 class TeamCore : public std::enable_shared_from_this<TeamCore> {
  public:
   /// The world: a rank is its own world rank.
@@ -72,7 +62,8 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   }
 
   bool closed = false;
-  /// Equal on all ranks of the team, and different from those of each rank's other teams. Set with `collectives`.
+  /// Equal on all ranks of the team, and different from those of each rank's other teams. Set when its engines are
+  /// created.
   std::uint32_t agreed_id = 0;
   int open_windows = 0;  ///< windows of the user
 
@@ -82,10 +73,6 @@ class TeamCore : public std::enable_shared_from_this<TeamCore> {
   int rank_;
   std::uint64_t id_ = 0;
   std::shared_ptr<base::Exchange> exchange_;  // null for the world
-
- public:
-  std::unique_ptr<CollectiveState> collectives;  ///< destroyed before the members above, which it uses
-  std::unique_ptr<Messages> messages;            ///< of the world; destroyed first: it uses the window of `collectives`
 };
 
 }  // namespace hmc::rma

@@ -26,7 +26,7 @@ using transport::AtomicOp;
 namespace {
 
 rma::TeamCore& open_team(Team& team, const char* operation) {
-  rma::TeamCore* const core = team.core().get();
+  rma::TeamCore* const core = team.core();
   if (core == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   if (core->fabric().closed()) rma::throw_closed_runtime(core->fabric(), operation);
   if (core->closed) throw Error(Code::closed, operation, "the team is closed");

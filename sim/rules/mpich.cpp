@@ -11,7 +11,7 @@ namespace hmc::sim::rules {
 
 namespace {
 
-using C = schedule::Collective;
+using C = CollectiveKind;
 
 constexpr int any = 0;
 constexpr int power_of_two = -1;

@@ -12,7 +12,7 @@ namespace hmc::sim::rules {
 
 namespace {
 
-using C = schedule::Collective;
+using C = CollectiveKind;
 
 constexpr int any = 0;
 

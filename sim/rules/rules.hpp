@@ -16,7 +16,7 @@ namespace schedule = hmc::collectives::schedule;
 
 /// A collective on 4-byte elements with a commutative operation, root 0.
 struct LibraryCall {
-  schedule::Collective collective;
+  CollectiveKind collective;
   std::uint64_t bytes;  ///< of one rank's block in gather, scatter, allgather, alltoall, reduce_scatter
   schedule::Shape shape;
 };
@@ -26,7 +26,7 @@ enum class PhaseScope { all, node, leaders };  ///< the team; the ranks of one n
 /// One of HMC's schedules. An algorithm that consists of several calls has several phases in sequence.
 struct ReplayPhase {
   PhaseScope scope;
-  schedule::Collective collective;
+  CollectiveKind collective;
   std::uint64_t bytes;
   std::string_view algorithm;
 };

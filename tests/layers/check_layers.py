@@ -105,11 +105,7 @@ DECLARES_ANY = [PUBLIC]
 
 # ---- casts to a type whose base belongs to another folder: (file, type) and the reason. The check fails on an entry
 # without such a cast, so this table only shrinks.
-STATE = "a team keeps its collectives by an interface of runtime/rma, and collectives need their own type"
 KNOWN_DOWNCASTS = {
-    ("collectives/team/state.hpp", "State"): STATE,
-    ("collectives/dispatch/team.cpp", "collectives::State"): STATE,
-    ("collectives/device/by_host.cpp", "State"): STATE,
     ("runtime/transport/am/ucx/ucx_link.cpp", "UcxLink"): "UCX's callback has the message, and that has its link",
 }
 SEES_ALL = ["bench", "tests"]  # they look into other rooms' objects

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/team/team_object.hpp"
 #include "runtime/rma/team_core.hpp"
 #include "tests/multirank/calls_on_streams.hpp"
 
@@ -227,7 +228,7 @@ HMC_SPMD_TEST(CallsOnStreams, close_waits_until_the_deadline_for_a_missing_rank)
       auto& timeout = team.core()->fabric().timeout;
       const auto usual = std::exchange(timeout, std::chrono::milliseconds(200));
       const auto started = std::chrono::steady_clock::now();
-      HMC_CHECK_THROWS(Code::timeout, team.core()->collectives->close());
+      HMC_CHECK_THROWS(Code::timeout, team.object()->close_engines());
       HMC_CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(30));
       timeout = usual;
       on.synchronize();

@@ -7,14 +7,9 @@
 namespace {
 
 using namespace hmc::spmd;
+using hmc::has_blocks;
+using hmc::reduces;
 using hmc::collectives::schedule::algorithms;
-using hmc::collectives::schedule::has_blocks;
-using hmc::collectives::schedule::reduces;
-
-bool has_root(Collective collective) {
-  return collective == Collective::broadcast || collective == Collective::reduce || collective == Collective::gather ||
-         collective == Collective::scatter;
-}
 
 void run_one(TestRank& me, const Algorithm& algorithm, const Every& what) {
   EveryCall call(me.rank, me.size, what);
@@ -70,8 +65,8 @@ HMC_SPMD_TEST(Algorithms, every_algorithm_splits_into_pieces) {
     // If not every rank waits for all others, use more pieces than there are areas: areas are then reused behind a
     // guard.
     const bool all_wait_for_all =
-        algorithm.collective == Collective::allreduce || algorithm.collective == Collective::allgather ||
-        algorithm.collective == Collective::alltoall || algorithm.collective == Collective::reduce_scatter;
+        algorithm.collective == CollectiveKind::allreduce || algorithm.collective == CollectiveKind::allgather ||
+        algorithm.collective == CollectiveKind::alltoall || algorithm.collective == CollectiveKind::reduce_scatter;
     const std::size_t less = one_node && all_wait_for_all && !algorithm.gets ? 8 : 1;
     const std::size_t words =
         (has_blocks(algorithm.collective) ? 300'001 / static_cast<std::size_t>(me.size) : 200'003) / less;
@@ -83,7 +78,7 @@ HMC_SPMD_TEST(Algorithms, every_algorithm_splits_into_pieces) {
 // before the call starts. The latter doesn't happen every time.
 HMC_SPMD_TEST(Algorithms, forwarded_data_is_received_too) {
   for (const char* name : {"ring", "ring_segmented", "hierarchical_ring"}) {
-    const Algorithm& algorithm = *hmc::collectives::schedule::find(Collective::allgather, name);
+    const Algorithm& algorithm = *hmc::collectives::schedule::find(CollectiveKind::allgather, name);
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     const std::uint64_t before = me.runtime->counters().direct_receives;
     Every what;
@@ -110,7 +105,7 @@ HMC_SPMD_TEST(Algorithms, forced_algorithm_is_used) {
     EveryCall call(me.rank, me.size, what);
     call.blocking(world);
     const std::uint64_t now = world.calls_by_algorithm(name_of(algorithm.collective), algorithm.name);
-    const auto& state = static_cast<hmc::collectives::State&>(*world.core()->collectives);
+    const auto& state = *world.object();
     hmc::collectives::schedule::Call plain;
     plain.collective = algorithm.collective;
     plain.count = 5;
@@ -122,7 +117,7 @@ HMC_SPMD_TEST(Algorithms, reductions_support_every_type_and_operation) {
   Grounds grounds(me, 1000 * 8);
   std::uint64_t call = 0;
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective != Collective::allreduce) continue;
+    if (algorithm.collective != CollectiveKind::allreduce) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     for (const hmc::DType type : hmc::collectives::all_types) {
       for (const hmc::Op op : hmc::collectives::all_ops) {
@@ -144,7 +139,7 @@ HMC_SPMD_TEST(Algorithms, reductions_support_every_type_and_operation) {
 HMC_SPMD_TEST(Algorithms, all_ranks_have_the_same_bits) {
   hmc::Team& world = me.runtime->world();
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective != Collective::allreduce) continue;
+    if (algorithm.collective != CollectiveKind::allreduce) continue;
     const Forced forced(world, algorithm.collective, &algorithm);
     for (const std::size_t count : {std::size_t{3}, std::size_t{1001}}) {
       std::vector<float> in(count), out(count), all(count * static_cast<std::size_t>(me.size));

@@ -18,11 +18,11 @@ HMC_SPMD_TEST(CallerDriven, requests_progress_only_in_calls) {
   HMC_CHECK_MSG(how != nullptr && std::string_view(how) == "caller", "to be run with HMC_PROGRESS=caller");
   hmc::Team& world = me.runtime->world();
   hmc::Team other = world.duplicate();
-  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
+  const auto& schedules = world.object()->schedules();
   std::uint64_t left_under_way = 0;
   for (std::uint64_t round = 0; round < 3; ++round) {
     Every what;
-    what.collective = Collective::allreduce;
+    what.collective = CollectiveKind::allreduce;
     what.count = 500'003;
     what.call = round;
     EveryCall call(me.rank, me.size, what);

@@ -100,7 +100,7 @@ HMC_SPMD_TEST(Deterministic, result_equals_one_fold) {
 
 HMC_SPMD_TEST(Deterministic, result_does_not_depend_on_forced_algorithms) {
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
-    if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
+    if (!reduces(algorithm.collective)) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     check_all<float>(me, 333, hmc::sum);
     check_all<float>(me, 333, hmc::sum, Reduction(add<float>, nullptr, true));

@@ -69,15 +69,15 @@ std::size_t EveryCall::block_at(int from, int to) const {
 
 void EveryCall::lay_out() {
   const auto ranks = static_cast<std::size_t>(size_);
-  const Collective collective = what_.collective;
+  const CollectiveKind collective = what_.collective;
   counts_.resize(ranks);
   displacements_.resize(ranks);
   receive_counts_.resize(ranks);
   receive_displacements_.resize(ranks);
-  const bool all_to_all = collective == Collective::alltoall;
+  const bool all_to_all = collective == CollectiveKind::alltoall;
   // Blocks of a v-form have gaps between them and, except in reduce_scatter, are in reverse order.
   std::size_t at = 0, receive_at = 0;
-  const bool turned = what_.irregular && collective != Collective::reduce_scatter;
+  const bool turned = what_.irregular && collective != CollectiveKind::reduce_scatter;
   for (std::size_t i = 0; i < ranks; ++i) {
     const std::size_t r = turned ? ranks - 1 - i : i;
     const int peer = static_cast<int>(r);
@@ -93,28 +93,28 @@ void EveryCall::lay_out() {
   in_count_ = out_count_ = what_.count;
   bool may_overlap = true;
   switch (collective) {
-    case Collective::barrier: in_count_ = out_count_ = 0; break;
-    case Collective::broadcast: what_.in_place = true; break;
-    case Collective::gather:
+    case CollectiveKind::barrier: in_count_ = out_count_ = 0; break;
+    case CollectiveKind::broadcast: what_.in_place = true; break;
+    case CollectiveKind::gather:
       in_count_ = own;
       out_count_ = whole;
       may_overlap = rank_ == what_.root;
       break;
-    case Collective::scatter:
+    case CollectiveKind::scatter:
       in_count_ = whole;
       out_count_ = own;
       may_overlap = rank_ == what_.root;
       break;
-    case Collective::allgather:
+    case CollectiveKind::allgather:
       in_count_ = own;
       out_count_ = whole;
       break;
-    case Collective::alltoall:
+    case CollectiveKind::alltoall:
       in_count_ = whole;
       out_count_ = end_of(receive_counts_, receive_displacements_);
       may_overlap = !what_.irregular;
       break;
-    case Collective::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       in_count_ = whole;
       out_count_ = own;
       break;
@@ -128,9 +128,9 @@ void EveryCall::lay_out() {
   if (!what_.window.empty() && in_count_ <= what_.window.size()) in_ = what_.window.data();
   if (!what_.in_place) return;
   const std::size_t block = displacements_[static_cast<std::size_t>(rank_)];
-  if (collective == Collective::gather || collective == Collective::allgather) {
+  if (collective == CollectiveKind::gather || collective == CollectiveKind::allgather) {
     in_ = out_ + block;
-  } else if (collective == Collective::scatter) {
+  } else if (collective == CollectiveKind::scatter) {
     out_ = in_ + block;
   } else if (in_count_ >= out_count_) {
     out_ = in_;
@@ -186,28 +186,29 @@ std::string EveryCall::check() const {
   }
   const auto own = static_cast<std::size_t>(rank_);
   switch (what_.collective) {
-    case Collective::barrier: return {};
-    case Collective::broadcast: return check_vector(what_.count, [&](std::size_t i) { return value(what_.root, i); });
-    case Collective::reduce:
+    case CollectiveKind::barrier: return {};
+    case CollectiveKind::broadcast:
+      return check_vector(what_.count, [&](std::size_t i) { return value(what_.root, i); });
+    case CollectiveKind::reduce:
       if (rank_ != what_.root) return {};
       [[fallthrough]];
-    case Collective::allreduce:
+    case CollectiveKind::allreduce:
       return check_vector(what_.count, [&](std::size_t i) { return combined(0, size_ - 1, i); });
-    case Collective::scan: return check_vector(what_.count, [&](std::size_t i) { return combined(0, rank_, i); });
-    case Collective::exscan:
+    case CollectiveKind::scan: return check_vector(what_.count, [&](std::size_t i) { return combined(0, rank_, i); });
+    case CollectiveKind::exscan:
       if (rank_ == 0) return {};
       return check_vector(what_.count, [&](std::size_t i) { return combined(0, rank_ - 1, i); });
-    case Collective::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return check_vector(counts_[own], [&](std::size_t i) { return combined(0, size_ - 1, displacements_[own] + i); });
-    case Collective::scatter: {
+    case CollectiveKind::scatter: {
       // The root's input at this rank's block.
       const std::size_t block = displacements_[own];
       return check_vector(counts_[own], [&](std::size_t i) { return value(what_.root, block + i); });
     }
-    case Collective::gather:
+    case CollectiveKind::gather:
       if (rank_ != what_.root) return {};
       [[fallthrough]];
-    case Collective::allgather:
+    case CollectiveKind::allgather:
       for (int r = 0; r < size_; ++r) {
         const auto index = static_cast<std::size_t>(r);
         for (std::size_t i = 0; i < counts_[index]; ++i)
@@ -215,7 +216,7 @@ std::string EveryCall::check() const {
             return fmt::format("element {} of rank {}'s block is wrong", i, r);
       }
       return check_gaps(counts_, displacements_);
-    case Collective::alltoall:
+    case CollectiveKind::alltoall:
       for (int r = 0; r < size_; ++r) {
         const auto index = static_cast<std::size_t>(r);
         const std::size_t there = block_at(r, rank_);
@@ -228,31 +229,31 @@ std::string EveryCall::check() const {
   return {};
 }
 
-#define HMC_EVERY(call_on, prefix, ...)                                                                               \
-  switch (what_.collective) {                                                                                         \
-    case Collective::barrier: return call_on.prefix##barrier();                                                       \
-    case Collective::broadcast: return call_on.prefix##broadcast(in_, what_.count * 8, what_.root);                   \
-    case Collective::reduce: return call_on.prefix##reduce(in_, out_, what_.count, DType::u64, how(), what_.root);    \
-    case Collective::allreduce: return call_on.prefix##allreduce(in_, out_, what_.count, DType::u64, how());          \
-    case Collective::scan: return call_on.prefix##scan(in_, out_, what_.count, DType::u64, how());                    \
-    case Collective::exscan: return call_on.prefix##exscan(in_, out_, what_.count, DType::u64, how());                \
-    case Collective::gather:                                                                                          \
-      if (what_.irregular) return call_on.prefix##gatherv(in_, out_, counts_, displacements_, what_.root, 8);         \
-      return call_on.prefix##gather(in_, out_, what_.count * 8, what_.root);                                          \
-    case Collective::scatter:                                                                                         \
-      if (what_.irregular) return call_on.prefix##scatterv(in_, out_, counts_, displacements_, what_.root, 8);        \
-      return call_on.prefix##scatter(in_, out_, what_.count * 8, what_.root);                                         \
-    case Collective::allgather:                                                                                       \
-      if (what_.irregular) return call_on.prefix##allgatherv(in_, out_, counts_, displacements_, 8);                  \
-      return call_on.prefix##allgather(in_, out_, what_.count * 8);                                                   \
-    case Collective::alltoall:                                                                                        \
-      if (what_.irregular)                                                                                            \
-        return call_on.prefix##alltoallv(in_, counts_, displacements_, out_, receive_counts_, receive_displacements_, \
-                                         __VA_ARGS__);                                                                \
-      return call_on.prefix##alltoall(in_, out_, what_.count * 8);                                                    \
-    case Collective::reduce_scatter:                                                                                  \
-      if (what_.irregular) return call_on.prefix##reduce_scatterv(in_, out_, counts_, DType::u64, how());             \
-      return call_on.prefix##reduce_scatter(in_, out_, what_.count, DType::u64, how());                               \
+#define HMC_EVERY(call_on, prefix, ...)                                                                                \
+  switch (what_.collective) {                                                                                          \
+    case CollectiveKind::barrier: return call_on.prefix##barrier();                                                    \
+    case CollectiveKind::broadcast: return call_on.prefix##broadcast(in_, what_.count * 8, what_.root);                \
+    case CollectiveKind::reduce: return call_on.prefix##reduce(in_, out_, what_.count, DType::u64, how(), what_.root); \
+    case CollectiveKind::allreduce: return call_on.prefix##allreduce(in_, out_, what_.count, DType::u64, how());       \
+    case CollectiveKind::scan: return call_on.prefix##scan(in_, out_, what_.count, DType::u64, how());                 \
+    case CollectiveKind::exscan: return call_on.prefix##exscan(in_, out_, what_.count, DType::u64, how());             \
+    case CollectiveKind::gather:                                                                                       \
+      if (what_.irregular) return call_on.prefix##gatherv(in_, out_, counts_, displacements_, what_.root, 8);          \
+      return call_on.prefix##gather(in_, out_, what_.count * 8, what_.root);                                           \
+    case CollectiveKind::scatter:                                                                                      \
+      if (what_.irregular) return call_on.prefix##scatterv(in_, out_, counts_, displacements_, what_.root, 8);         \
+      return call_on.prefix##scatter(in_, out_, what_.count * 8, what_.root);                                          \
+    case CollectiveKind::allgather:                                                                                    \
+      if (what_.irregular) return call_on.prefix##allgatherv(in_, out_, counts_, displacements_, 8);                   \
+      return call_on.prefix##allgather(in_, out_, what_.count * 8);                                                    \
+    case CollectiveKind::alltoall:                                                                                     \
+      if (what_.irregular)                                                                                             \
+        return call_on.prefix##alltoallv(in_, counts_, displacements_, out_, receive_counts_, receive_displacements_,  \
+                                         __VA_ARGS__);                                                                 \
+      return call_on.prefix##alltoall(in_, out_, what_.count * 8);                                                     \
+    case CollectiveKind::reduce_scatter:                                                                               \
+      if (what_.irregular) return call_on.prefix##reduce_scatterv(in_, out_, counts_, DType::u64, how());              \
+      return call_on.prefix##reduce_scatter(in_, out_, what_.count, DType::u64, how());                                \
   }
 
 void EveryCall::blocking(Team& team){HMC_EVERY(team, , 8)} Request EveryCall::start(Team& team) {
@@ -266,7 +267,7 @@ Plan EveryCall::plan(Team& team) {
 
 void check_form(TestRank& me, Every what, int form, std::span<std::uint64_t> window) {
   what.root = form % 3 * (me.size - 1) / 2;
-  what.user = collectives::schedule::reduces(what.collective) && form % 4 == 1;
+  what.user = reduces(what.collective) && form % 4 == 1;
   const std::uint64_t bits = Pattern{me.rank, what.call}.word(3);
   what.in_place = (bits & 1) != 0;
   if ((bits & 2) != 0) what.window = window;
@@ -278,8 +279,8 @@ void check_form(TestRank& me, Every what, int form, std::span<std::uint64_t> win
                 what.user ? ", user's function" : "", what.window.empty() ? "" : ", in a window");
 }
 
-Forced::Forced(Team& team, Collective collective, const Algorithm* algorithm)
-    : selector_(static_cast<collectives::State&>(*team.core()->collectives).selector()), collective_(collective) {
+Forced::Forced(Team& team, CollectiveKind collective, const Algorithm* algorithm)
+    : selector_(team.object()->selector()), collective_(collective) {
   selector_.force(collective, algorithm);
 }
 Forced::~Forced() { selector_.force(collective_, nullptr); }

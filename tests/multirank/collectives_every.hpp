@@ -6,17 +6,18 @@
 #include <vector>
 
 #include "collectives/schedule/schedule.hpp"
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 #include "tests/multirank/collectives_support.hpp"
 
 namespace hmc::spmd {
 
 using collectives::schedule::Algorithm;
-using collectives::schedule::Collective;
+using hmc::collective_count;
+using hmc::CollectiveKind;
 
 /// Describes one call. in_place and window may differ by rank; all else is the same on every rank.
 struct Every {
-  Collective collective = Collective::barrier;
+  CollectiveKind collective = CollectiveKind::barrier;
   std::size_t count = 0;  ///< elements of a block, or of the vector
   int root = 0;
   bool irregular = false;  ///< the v-form, with counts that differ by rank (and by pair, in alltoallv)
@@ -28,7 +29,7 @@ struct Every {
                                       ///< memory
 };
 
-inline Every some(Collective collective, std::size_t count, std::uint64_t call) {
+inline Every some(CollectiveKind collective, std::size_t count, std::uint64_t call) {
   Every what;
   what.collective = collective;
   what.count = count;
@@ -79,14 +80,14 @@ void check_form(TestRank& me, Every what, int form, std::span<std::uint64_t> win
 /// Forces `algorithm` for its collective during its lifetime. All ranks construct it alike.
 class Forced {
  public:
-  Forced(Team& team, Collective collective, const Algorithm* algorithm);
+  Forced(Team& team, CollectiveKind collective, const Algorithm* algorithm);
   ~Forced();
   Forced(const Forced&) = delete;
   Forced& operator=(const Forced&) = delete;
 
  private:
   collectives::Selector& selector_;
-  Collective collective_;
+  CollectiveKind collective_;
 };
 
 }  // namespace hmc::spmd

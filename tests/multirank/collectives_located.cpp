@@ -35,24 +35,24 @@ template <typename T> Located<T> best_of(int first, int last, hmc::Op op, std::u
 }
 
 template <typename T>
-void check_one(TestRank& me, Collective collective, std::size_t count, hmc::Op op, std::uint64_t call) {
+void check_one(TestRank& me, CollectiveKind collective, std::size_t count, hmc::Op op, std::uint64_t call) {
   hmc::Team& world = me.runtime->world();
   const auto n = static_cast<std::size_t>(me.size);
-  const bool is_cut = collective == Collective::reduce_scatter;
+  const bool is_cut = collective == CollectiveKind::reduce_scatter;
   std::vector<Located<T>> in(is_cut ? count * n : count), out(count);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = pair_of<T>(me.rank, call, i);
   constexpr hmc::DType type = hmc::dtype_of<Located<T>>();
   int first = 0, last = me.size - 1;
   switch (collective) {
-    case Collective::allreduce: world.allreduce(in.data(), out.data(), count, type, op); break;
-    case Collective::reduce: world.reduce(in.data(), out.data(), count, type, op, last); break;
-    case Collective::reduce_scatter: world.reduce_scatter(in.data(), out.data(), count, type, op); break;
-    case Collective::scan: world.scan(in.data(), out.data(), count, type, op); break;
+    case CollectiveKind::allreduce: world.allreduce(in.data(), out.data(), count, type, op); break;
+    case CollectiveKind::reduce: world.reduce(in.data(), out.data(), count, type, op, last); break;
+    case CollectiveKind::reduce_scatter: world.reduce_scatter(in.data(), out.data(), count, type, op); break;
+    case CollectiveKind::scan: world.scan(in.data(), out.data(), count, type, op); break;
     default: world.exscan(in.data(), out.data(), count, type, op); break;
   }
-  if (collective == Collective::reduce && me.rank != me.size - 1) return;
-  if (collective == Collective::scan) last = me.rank;
-  if (collective == Collective::exscan && (last = me.rank - 1) < first) return;
+  if (collective == CollectiveKind::reduce && me.rank != me.size - 1) return;
+  if (collective == CollectiveKind::scan) last = me.rank;
+  if (collective == CollectiveKind::exscan && (last = me.rank - 1) < first) return;
   const std::size_t from = is_cut ? count * static_cast<std::size_t>(me.rank) : 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Located<T> expected = best_of<T>(first, last, op, call, from + i);
@@ -66,7 +66,7 @@ void check_one(TestRank& me, Collective collective, std::size_t count, hmc::Op o
 HMC_SPMD_TEST(Located, every_algorithm_returns_the_best_value_with_the_lowest_index) {
   std::uint64_t call = 0;
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
-    if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
+    if (!reduces(algorithm.collective)) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     for (const std::size_t count : {std::size_t{1}, std::size_t{301}}) {
       for (const hmc::Op op : {hmc::maxloc, hmc::minloc}) {
@@ -79,7 +79,7 @@ HMC_SPMD_TEST(Located, every_algorithm_returns_the_best_value_with_the_lowest_in
 
 HMC_SPMD_TEST(Located, small_large_and_split_calls_are_correct) {
   std::uint64_t call = 1000;
-  for (const Collective collective : {Collective::allreduce, Collective::reduce, Collective::scan}) {
+  for (const CollectiveKind collective : {CollectiveKind::allreduce, CollectiveKind::reduce, CollectiveKind::scan}) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{500}, std::size_t{40'001}}) {
       check_one<float>(me, collective, count, hmc::maxloc, ++call);
       check_one<std::int64_t>(me, collective, count, hmc::minloc, ++call);

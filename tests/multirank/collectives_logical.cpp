@@ -11,8 +11,8 @@ namespace {
 
 using namespace hmc::spmd;
 using hmc::Op;
+using hmc::reduces;
 using hmc::collectives::schedule::algorithms;
-using hmc::collectives::schedule::reduces;
 
 /// 0 for one element in four; never 1.
 template <typename T> T contribution_of(int rank, std::uint64_t call, std::size_t index) {
@@ -36,7 +36,7 @@ enum class Form { blocking, started, plan };
 constexpr Form forms[] = {Form::blocking, Form::started, Form::plan};
 
 struct Call {
-  Collective collective;
+  CollectiveKind collective;
   Op op;
   Form form;
   bool in_window;
@@ -57,19 +57,19 @@ void make(hmc::Team& team, const Call& call, hmc::DType type, const void* in, vo
   const std::size_t n = call.count;
   const int root = team.size() - 1;
   switch (call.collective) {
-    case Collective::reduce:
+    case CollectiveKind::reduce:
       return by([&] { team.reduce(in, out, n, type, call.op, root); },
                 [&] { return team.ireduce(in, out, n, type, call.op, root); },
                 [&] { return team.plan_reduce(in, out, n, type, call.op, root); });
-    case Collective::allreduce:
+    case CollectiveKind::allreduce:
       return by([&] { team.allreduce(in, out, n, type, call.op); },
                 [&] { return team.iallreduce(in, out, n, type, call.op); },
                 [&] { return team.plan_allreduce(in, out, n, type, call.op); });
-    case Collective::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return by([&] { team.reduce_scatter(in, out, n, type, call.op); },
                 [&] { return team.ireduce_scatter(in, out, n, type, call.op); },
                 [&] { return team.plan_reduce_scatter(in, out, n, type, call.op); });
-    case Collective::scan:
+    case CollectiveKind::scan:
       return by([&] { team.scan(in, out, n, type, call.op); }, [&] { return team.iscan(in, out, n, type, call.op); },
                 [&] { return team.plan_scan(in, out, n, type, call.op); });
     default:
@@ -83,7 +83,8 @@ void make(hmc::Team& team, const Call& call, hmc::DType type, const void* in, vo
 template <typename T>
 std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std::span<std::byte> ground) {
   const auto rank = static_cast<std::size_t>(team.rank());
-  const std::size_t blocks = call.collective == Collective::reduce_scatter ? static_cast<std::size_t>(team.size()) : 1;
+  const std::size_t blocks =
+      call.collective == CollectiveKind::reduce_scatter ? static_cast<std::size_t>(team.size()) : 1;
   std::vector<T> in_memory(blocks * call.count + 1), out_memory(call.count + 1);
   T* const in = call.in_window ? reinterpret_cast<T*>(ground.data()) : in_memory.data();
   T* out = call.in_window ? reinterpret_cast<T*>(ground.data() + ground.size() / 2) : out_memory.data();
@@ -93,11 +94,11 @@ std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std:
   const auto sentinel = static_cast<T>(0x5a);
   if (!call.in_place) std::fill_n(out, call.count, sentinel);
   make(team, call, hmc::dtype_of<T>(), in, out);
-  const bool untouched = (call.collective == Collective::reduce && team.rank() != team.size() - 1) ||
-                         (call.collective == Collective::exscan && team.rank() == 0);
-  const int last = call.collective == Collective::scan     ? team.rank() + 1
-                   : call.collective == Collective::exscan ? team.rank()
-                                                           : team.size();
+  const bool untouched = (call.collective == CollectiveKind::reduce && team.rank() != team.size() - 1) ||
+                         (call.collective == CollectiveKind::exscan && team.rank() == 0);
+  const int last = call.collective == CollectiveKind::scan     ? team.rank() + 1
+                   : call.collective == CollectiveKind::exscan ? team.rank()
+                                                               : team.size();
   for (std::size_t i = 0; i < call.count; ++i) {
     const std::size_t index = blocks > 1 ? rank * call.count + i : i;
     if (untouched && call.in_place) continue;
@@ -110,7 +111,7 @@ std::string wrong_in(hmc::Team& team, int first_of_world, const Call& call, std:
 }
 
 template <typename T>
-void check_all(hmc::Team& team, int first_of_world, const std::string& by, Collective collective,
+void check_all(hmc::Team& team, int first_of_world, const std::string& by, CollectiveKind collective,
                std::span<const Form> some_forms, std::span<std::byte> ground, std::uint64_t& number) {
   for (const Op op : {Op::land, Op::lor}) {
     for (const Form form : some_forms) {
@@ -126,8 +127,8 @@ void check_all(hmc::Team& team, int first_of_world, const std::string& by, Colle
   }
 }
 
-constexpr Collective reductions[] = {Collective::reduce, Collective::allreduce, Collective::reduce_scatter,
-                                     Collective::scan, Collective::exscan};
+constexpr CollectiveKind reductions[] = {CollectiveKind::reduce, CollectiveKind::allreduce,
+                                         CollectiveKind::reduce_scatter, CollectiveKind::scan, CollectiveKind::exscan};
 
 /// Runs all forms with the selected algorithm. `every_algorithm` adds one form with each algorithm, in turn.
 void check_reductions(TestRank& me, hmc::Team& team, int first_of_world, bool every_algorithm) {
@@ -135,11 +136,11 @@ void check_reductions(TestRank& me, hmc::Team& team, int first_of_world, bool ev
   hmc::Window window = hmc::Window::create(me.runtime->world(), 2 * 3008 * 8 * static_cast<std::size_t>(me.size));
   const std::span<std::byte> ground(window.data(), window.bytes());
   std::uint64_t number = 0;
-  const auto check = [&](const std::string& by, Collective collective, std::span<const Form> some_forms) {
+  const auto check = [&](const std::string& by, CollectiveKind collective, std::span<const Form> some_forms) {
     check_all<std::int8_t>(team, first_of_world, by, collective, some_forms, ground, number);
     check_all<std::int64_t>(team, first_of_world, by, collective, some_forms, ground, number);
   };
-  for (const Collective collective : reductions) check("the chosen algorithm", collective, forms);
+  for (const CollectiveKind collective : reductions) check("the chosen algorithm", collective, forms);
   std::size_t turn = static_cast<std::size_t>(me.size);  // each algorithm is tested with each form
   for (const auto& algorithm : algorithms()) {
     if (!every_algorithm || !reduces(algorithm.collective)) continue;

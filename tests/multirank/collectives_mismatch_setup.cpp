@@ -2,7 +2,7 @@
 // reports it at once, with the names of the public functions.
 #include <cstring>
 
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 #include "tests/multirank/collectives_mismatch.hpp"
 #include "tests/support/code_of.hpp"
 
@@ -199,7 +199,7 @@ TEST_P(TeamCreationMismatch, runtime_can_be_closed_after_an_earlier_local_failur
         runtime.world().barrier();
         here.arrive_and_wait();
         if (rank == 0) {
-          auto& state = static_cast<collectives::State&>(*runtime.world().core()->collectives);
+          auto& state = *runtime.world().object();
           state.schedules().fail(base::Status::failure(Code::out_of_memory, "no memory for an operation", 0));
         }
         EXPECT_EQ(code_of([&] { runtime.close(); }) == Code::success, rank == 0) << "rank " << rank;

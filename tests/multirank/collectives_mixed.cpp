@@ -13,7 +13,7 @@ using namespace hmc::spmd;
 /// Returns the same on every rank.
 Every choose(std::mt19937_64& random, int ranks, std::uint64_t call) {
   Every what;
-  what.collective = static_cast<Collective>(random() % hmc::collectives::schedule::collective_count);
+  what.collective = static_cast<CollectiveKind>(random() % collective_count);
   const unsigned scale = random() % 40 == 0 ? 16 : static_cast<unsigned>(random() % 10);
   what.count = random() % (std::uint64_t{2} << scale) / (scale > 12 ? static_cast<std::size_t>(ranks) : 1);
   what.root = static_cast<int>(random() % static_cast<unsigned>(ranks));

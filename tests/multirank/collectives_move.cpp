@@ -155,9 +155,8 @@ HMC_SPMD_TEST(Allgather, allgather_of_several_megabytes_is_correct) {
 HMC_SPMD_TEST(Broadcast, large_broadcast_from_another_node_is_received_in_place) {
   constexpr std::size_t bytes = 1 << 20;
   std::vector<std::byte> data(bytes);
-  using Collective = hmc::collectives::schedule::Collective;
-  const Forced forced(me.runtime->world(), Collective::broadcast,
-                      hmc::collectives::schedule::find(Collective::broadcast, "binomial"));
+  const Forced forced(me.runtime->world(), CollectiveKind::broadcast,
+                      hmc::collectives::schedule::find(CollectiveKind::broadcast, "binomial"));
   const bool is_far = me.rank != 0 && !me.runtime->path(0).direct;
   const std::uint64_t before = me.runtime->counters().direct_receives;
   for (std::uint64_t call = 0; call < 100; ++call) {

@@ -70,8 +70,8 @@ HMC_SPMD_TEST(PrivateBuffers, setting_selects_staging_or_reads) {
   const bool may_read = system_reads(world);
   std::uint64_t read = 0;
   std::uint64_t number = 0;
-  for (const Collective collective :
-       {Collective::allgather, Collective::alltoall, Collective::scatter, Collective::gather, Collective::broadcast}) {
+  for (const CollectiveKind collective : {CollectiveKind::allgather, CollectiveKind::alltoall, CollectiveKind::scatter,
+                                          CollectiveKind::gather, CollectiveKind::broadcast}) {
     for (int i = 0; i < 20; ++i) {
       Every what;
       what.collective = collective;
@@ -80,12 +80,12 @@ HMC_SPMD_TEST(PrivateBuffers, setting_selects_staging_or_reads) {
       what.call = ++number;
       const Done done = counted(me, what);
       const bool is_root = me.rank == what.root;
-      const bool one_gives = collective == Collective::scatter || collective == Collective::broadcast;
-      const bool gives = one_gives ? is_root : collective != Collective::gather || !is_root;
+      const bool one_gives = collective == CollectiveKind::scatter || collective == CollectiveKind::broadcast;
+      const bool gives = one_gives ? is_root : collective != CollectiveKind::gather || !is_root;
       HMC_CHECK_EQ(done.staged + done.read, std::uint64_t{gives ? 1U : 0U});
       HMC_CHECK(wish() != "staged" || done.read == 0);
       if (wish() == "auto" && me.size > 2 && may_read)  // private_buffer_method selects staging for the rest
-        HMC_CHECK_EQ(done.read, std::uint64_t{collective == Collective::scatter && gives ? 1U : 0U});
+        HMC_CHECK_EQ(done.read, std::uint64_t{collective == CollectiveKind::scatter && gives ? 1U : 0U});
       read += done.read;
     }
   }

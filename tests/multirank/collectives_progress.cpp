@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/args/collective_args.hpp"
-#include "collectives/team/state.hpp"
+#include "collectives/args/check.hpp"
+#include "collectives/team/team_object.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
@@ -22,7 +22,7 @@ hmc::progress::Background& background_of(const TestRank& me) { return me.runtime
 bool goes_on(const TestRank& me, const std::vector<hmc::Team>& teams) {
   const std::lock_guard guard(background_of(me).lock());
   for (const hmc::Team& team : teams)
-    if (team && static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules().goes_on()) return true;
+    if (team && team.object()->schedules().goes_on()) return true;
   return false;
 }
 
@@ -61,9 +61,9 @@ HMC_SPMD_TEST(Progress, thread_exists_only_while_requests_are_in_flight) {
 HMC_SPMD_TEST(Progress, every_collective_completes_while_all_ranks_compute) {
   hmc::Team& world = me.runtime->world();
   std::uint64_t number = 0;
-  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const bool irregular : {false, true}) {
-      Every what = some(static_cast<Collective>(i), 60'011 / static_cast<std::size_t>(me.size), ++number);
+      Every what = some(static_cast<CollectiveKind>(i), 60'011 / static_cast<std::size_t>(me.size), ++number);
       what.irregular = irregular;
       EveryCall call(me.rank, me.size, what);
       hmc::Request request = call.start(world);
@@ -78,7 +78,7 @@ HMC_SPMD_TEST(Progress, every_collective_completes_while_all_ranks_compute) {
 
 HMC_SPMD_TEST(Progress, large_collective_in_many_pieces_completes) {
   hmc::Team& world = me.runtime->world();
-  EveryCall call(me.rank, me.size, some(Collective::allreduce, 500'003, 77));
+  EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 500'003, 77));
   hmc::Request request = call.start(world);
   compute_until_all_is_over(me, {world});
   HMC_CHECK_CLEAN(call.check());
@@ -93,7 +93,7 @@ HMC_SPMD_TEST(Progress, several_calls_on_overlapping_teams_complete) {
   std::vector<hmc::Request> requests;
   for (std::uint64_t round = 0; round < 12; ++round) {
     for (std::size_t t = 0; t < teams.size(); ++t) {
-      const auto kind = static_cast<Collective>((round * 5 + t) % hmc::collectives::schedule::collective_count);
+      const auto kind = static_cast<CollectiveKind>((round * 5 + t) % collective_count);
       calls.push_back(
           std::make_unique<EveryCall>(teams[t].rank(), teams[t].size(), some(kind, 17 + round * 301, 100 * round + t)));
       requests.push_back(calls.back()->start(teams[t]));
@@ -107,8 +107,8 @@ HMC_SPMD_TEST(Progress, several_calls_on_overlapping_teams_complete) {
 
 HMC_SPMD_TEST(Progress, started_and_dropped_plan_completes) {
   hmc::Team& world = me.runtime->world();
-  EveryCall sums(me.rank, me.size, some(Collective::allreduce, 20'000, 1));
-  EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 300, 2));
+  EveryCall sums(me.rank, me.size, some(CollectiveKind::allreduce, 20'000, 1));
+  EveryCall blocks(me.rank, me.size, some(CollectiveKind::alltoall, 300, 2));
   hmc::Plan first = sums.plan(world);
   hmc::Plan second = blocks.plan(world);
   for (std::uint64_t run = 0; run < 10; ++run) {
@@ -129,7 +129,7 @@ HMC_SPMD_TEST(Progress, many_simultaneous_waits_are_followed_by_progress) {
   hmc::Team& world = me.runtime->world();
   for (std::uint64_t round = 0; round < 3; ++round) {
     for (std::uint64_t i = 0; i < 100; ++i) {
-      EveryCall call(me.rank, me.size, some(Collective::allreduce, 1 + i % 3, i));
+      EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 1 + i % 3, i));
       hmc::Request request = call.start(world);
       if (i % 2 == 0) {
         request.wait();
@@ -138,7 +138,7 @@ HMC_SPMD_TEST(Progress, many_simultaneous_waits_are_followed_by_progress) {
       }
       HMC_CHECK_CLEAN(call.check());
     }
-    EveryCall call(me.rank, me.size, some(Collective::allreduce, 10'000, 1000 + round));
+    EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 10'000, 1000 + round));
     hmc::Request request = call.start(world);
     compute_until_all_is_over(me, {world});
     HMC_CHECK_CLEAN(call.check());
@@ -150,9 +150,9 @@ HMC_SPMD_TEST(Progress, many_simultaneous_waits_are_followed_by_progress) {
 // the thread must progress its operations. On a busy machine it may miss some rounds.
 HMC_SPMD_TEST(Progress, many_short_computations_have_progress) {
   hmc::Team& world = me.runtime->world();
-  const auto& schedules = static_cast<hmc::collectives::State&>(*world.core()->collectives).schedules();
+  const auto& schedules = world.object()->schedules();
   for (std::uint64_t i = 0; i < 100; ++i) {
-    EveryCall call(me.rank, me.size, some(Collective::allreduce, 100, i));
+    EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 100, i));
     call.start(world).wait();
   }
   // In forty rounds a thread that isn't woken runs only two or three times, by its own timer.
@@ -164,7 +164,7 @@ HMC_SPMD_TEST(Progress, many_short_computations_have_progress) {
     std::vector<hmc::Request> requests;
     for (std::uint64_t i = 0; i < 3; ++i) {
       calls.push_back(
-          std::make_unique<EveryCall>(me.rank, me.size, some(Collective::allreduce, 300, 1000 + 10 * round + i)));
+          std::make_unique<EveryCall>(me.rank, me.size, some(CollectiveKind::allreduce, 300, 1000 + 10 * round + i)));
       requests.push_back(calls.back()->start(world));
     }
     const std::uint64_t moves = schedules.moves();
@@ -188,11 +188,12 @@ HMC_SPMD_TEST(Progress, blocking_collectives_run_beside_requests) {
   std::vector<hmc::Request> requests;
   for (std::uint64_t i = 0; i < 100; ++i) {
     if (i % 10 == 0) {
-      calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(Collective::allreduce, 9000, 500 + i)));
+      calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(CollectiveKind::allreduce, 9000, 500 + i)));
       requests.push_back(calls.back()->start(world));
     }
     if (i % 3 == 0) world.barrier();
-    EveryCall blocking(me.rank, me.size, some(i % 2 == 0 ? Collective::allreduce : Collective::gather, 5 + i, 700 + i));
+    EveryCall blocking(me.rank, me.size,
+                       some(i % 2 == 0 ? CollectiveKind::allreduce : CollectiveKind::gather, 5 + i, 700 + i));
     blocking.blocking(world);
     HMC_CHECK_CLEAN(blocking.check());
   }
@@ -207,7 +208,7 @@ HMC_SPMD_TEST(Progress, user_function_runs_on_the_caller_thread_only) {
   const auto rank = static_cast<std::uint64_t>(me.rank);
   std::vector<std::uint64_t> in(1000), out(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = rank * 1000 + i;
-  EveryCall other(me.rank, me.size, some(Collective::allgather, 100, 3));
+  EveryCall other(me.rank, me.size, some(CollectiveKind::allgather, 100, 3));
   hmc::Request first =
       world.iallreduce(in.data(), out.data(), in.size(), hmc::DType::u64, hmc::Reduction(add_watched, &watched));
   hmc::Request second = other.start(world);
@@ -222,7 +223,7 @@ HMC_SPMD_TEST(Progress, user_function_runs_on_the_caller_thread_only) {
 
 HMC_SPMD_TEST(Progress, abandoned_requests_complete) {
   hmc::Team& world = me.runtime->world();
-  EveryCall call(me.rank, me.size, some(Collective::allreduce, 30'000, 9));
+  EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 30'000, 9));
   call.start(world).abandon();
   compute_until_all_is_over(me, {world});
   HMC_CHECK_CLEAN(call.check());
@@ -254,15 +255,14 @@ class TestPlace final : public hmc::collectives::StreamPosition {
 // result.
 HMC_SPMD_TEST(Progress, stream_ordered_call_waits_for_its_stream) {
   hmc::Team team = me.runtime->world().duplicate();
-  const hmc::collectives::OpenTeam open(team.core(), "test");
-  auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
+  auto& schedules = team.object()->schedules();
   constexpr std::size_t calls = 6, count = 5000;
   for (std::uint64_t round = 0; round < 4; ++round) {
     TestPlace::Stream streams[calls];
     std::vector<std::vector<std::uint64_t>> data(calls, std::vector<std::uint64_t>(count));
     for (std::size_t call = 0; call < calls; ++call) {
-      const auto given = hmc::collectives::allreduce_args(open.core, data[call].data(), data[call].data(), count,
-                                                          hmc::DType::u64, hmc::Reduction(hmc::sum));
+      const auto given =
+          hmc::collectives::check(*team.object(), hmc::describe::allreduce(data[call], data[call], hmc::sum), "test");
       std::uint64_t ticket = 0;  // only the stream waits for the result
       HMC_CHECK(schedules.start(given, ticket, nullptr, std::make_unique<TestPlace>(streams[call])).ok());
     }
@@ -291,7 +291,7 @@ HMC_SPMD_TEST(Progress, failed_team_releases_its_streams) {
   if (me.size < 2) skip("for two ranks");
   TestPlace::Stream streams[3];  // outlive the team, whose end lets the calls' streams continue again
   hmc::Team team = me.runtime->world().duplicate();
-  auto& schedules = static_cast<hmc::collectives::State&>(*team.core()->collectives).schedules();
+  auto& schedules = team.object()->schedules();
   std::uint64_t ticket = 0;
   for (TestPlace::Stream& stream : streams) {
     auto place = std::make_unique<TestPlace>(stream);

@@ -18,7 +18,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 #include "tests/multirank/short_deadline.hpp"
 
 namespace hmc {
@@ -70,7 +70,7 @@ class ProgressFailure : public testing::TestWithParam<std::tuple<int, int>> {
   }
   static bool goes_on(Runtime& runtime) {
     const std::lock_guard guard(fabric_of(runtime).background.lock());
-    return static_cast<collectives::State&>(*runtime.world().core()->collectives).schedules().goes_on();
+    return runtime.world().object()->schedules().goes_on();
   }
 
   std::vector<std::uint64_t> in = std::vector<std::uint64_t>(200'000, 1);

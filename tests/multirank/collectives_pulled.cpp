@@ -8,9 +8,9 @@ namespace {
 
 using namespace hmc::spmd;
 
-constexpr Collective pulled[] = {Collective::gather, Collective::scatter,        Collective::alltoall,
-                                 Collective::reduce, Collective::reduce_scatter, Collective::scan,
-                                 Collective::exscan};
+constexpr CollectiveKind pulled[] = {CollectiveKind::gather, CollectiveKind::scatter,        CollectiveKind::alltoall,
+                                     CollectiveKind::reduce, CollectiveKind::reduce_scatter, CollectiveKind::scan,
+                                     CollectiveKind::exscan};
 // Words: around a line, a slot, a chunk of the ring, several chunks, more chunks than the ring has.
 constexpr std::size_t counts[] = {0, 1, 6, 7, 60, 512, 513, 8192, 8193, 50'001};
 
@@ -21,7 +21,7 @@ HMC_SPMD_TEST(Pulled, inputs_may_be_at_any_address) {
   const std::size_t most = counts[std::size(counts) - 1] * static_cast<std::size_t>(me.size);
   hmc::Window window = hmc::Window::create(world, most * 8);
   std::uint64_t number = 0;
-  for (const Collective collective : pulled) {
+  for (const CollectiveKind collective : pulled) {
     for (const std::size_t count : counts) {
       for (int form = 0; form < 8; ++form) {
         Every what;
@@ -43,7 +43,7 @@ HMC_SPMD_TEST(Pulled, counters_have_the_place_of_inputs) {
   hmc::Window window = hmc::Window::create(world, count * 8 * static_cast<std::size_t>(me.size));
   const auto counted = [&](bool in_window) {
     Every what;
-    what.collective = Collective::alltoall;
+    what.collective = CollectiveKind::alltoall;
     what.count = count;
     if (in_window) what.window = {window.local<std::uint64_t>(), count * static_cast<std::size_t>(me.size)};
     EveryCall call(me.rank, me.size, what);
@@ -66,8 +66,8 @@ HMC_SPMD_TEST(Pulled, next_call_does_not_overwrite_inputs_in_use) {
     std::vector<EveryCall> calls;
     for (std::uint64_t i = 0; i < 10; ++i) {
       Every what;
-      const Collective giving = (round & 1) != 0 ? Collective::scatter : Collective::gather;
-      what.collective = (i & 1) != 0 ? Collective::allreduce : giving;
+      const CollectiveKind giving = (round & 1) != 0 ? CollectiveKind::scatter : CollectiveKind::gather;
+      what.collective = (i & 1) != 0 ? CollectiveKind::allreduce : giving;
       what.count = 4000;
       what.call = round * 100 + i;
       calls.emplace_back(me.rank, me.size, what);

@@ -10,8 +10,8 @@ using namespace hmc::spmd;
 using Counts = std::vector<std::size_t>;
 using Words = std::vector<std::uint64_t>;
 
-constexpr Collective v_forms[] = {Collective::gather, Collective::scatter, Collective::allgather, Collective::alltoall,
-                                  Collective::reduce_scatter};
+constexpr CollectiveKind v_forms[] = {CollectiveKind::gather, CollectiveKind::scatter, CollectiveKind::allgather,
+                                      CollectiveKind::alltoall, CollectiveKind::reduce_scatter};
 constexpr std::uint64_t untouched = 0x7e57'7e57'7e57'7e57U;
 /// Initially larger than the staging.
 constexpr std::size_t many = 100'003;
@@ -45,7 +45,7 @@ HMC_SPMD_TEST(PulledV, blocks_may_be_at_any_address) {
   const std::size_t most = (counts[std::size(counts) - 1] + 10) * static_cast<std::size_t>(me.size);
   hmc::Window window = hmc::Window::create(world, most * 8);
   std::uint64_t number = 0;
-  for (const Collective collective : v_forms) {
+  for (const CollectiveKind collective : v_forms) {
     for (const std::size_t count : counts) {
       for (int form = 0; form < (count > 1000 ? 4 : 8); ++form) {
         Every what;
@@ -203,7 +203,7 @@ HMC_SPMD_TEST(PulledV, counters_have_calls_and_bytes) {
   constexpr std::size_t count = 20'000;
   const std::size_t most = (count + 10) * static_cast<std::size_t>(me.size);
   hmc::Window window = hmc::Window::create(world, most * 8);
-  for (const Collective collective : v_forms) {
+  for (const CollectiveKind collective : v_forms) {
     for (const bool in_window : {false, true}) {
       Every what;
       what.collective = collective;
@@ -211,7 +211,7 @@ HMC_SPMD_TEST(PulledV, counters_have_calls_and_bytes) {
       what.count = count;
       if (in_window) what.window = {window.local<std::uint64_t>(), most};
       const bool gives =
-          collective == Collective::gather ? me.rank > 0 : collective != Collective::scatter || me.rank == 0;
+          collective == CollectiveKind::gather ? me.rank > 0 : collective != CollectiveKind::scatter || me.rank == 0;
       EveryCall call(me.rank, me.size, what);
       const hmc::Counters before = me.runtime->counters();
       const std::uint64_t done = world.calls_by_algorithm(name_of(collective), "direct");
@@ -255,8 +255,8 @@ HMC_SPMD_TEST(PulledV, next_call_does_not_overwrite_inputs_in_use) {
     std::vector<EveryCall> calls;
     for (std::uint64_t i = 0; i < 10; ++i) {
       Every what;
-      what.collective = i % 3 == 1 ? Collective::allreduce : v_forms[(round + i) % std::size(v_forms)];
-      what.irregular = what.collective != Collective::allreduce;
+      what.collective = i % 3 == 1 ? CollectiveKind::allreduce : v_forms[(round + i) % std::size(v_forms)];
+      what.irregular = what.collective != CollectiveKind::allreduce;
       what.count = i % 4 == 0 ? 100 : 3000;
       what.call = round * 100 + i;
       calls.emplace_back(me.rank, me.size, what);

@@ -11,10 +11,10 @@ using namespace hmc::spmd;
 
 HMC_SPMD_TEST(Started, every_collective_works_without_blocking) {
   std::uint64_t number = 0;
-  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{90'001}}) {
       for (const bool irregular : {false, true}) {
-        Every what = some(static_cast<Collective>(i), count, ++number);
+        Every what = some(static_cast<CollectiveKind>(i), count, ++number);
         what.irregular = irregular;
         EveryCall call(me.rank, me.size, what);
         hmc::Request request = call.start(me.runtime->world());
@@ -43,7 +43,7 @@ HMC_SPMD_TEST(Started, long_allreduces_overlap) {
     std::vector<std::unique_ptr<EveryCall>> calls;
     std::vector<hmc::Request> requests;
     for (std::uint64_t i = 0; i < (count > 100'000 ? 4 : 12); ++i) {
-      Every what = some(Collective::allreduce, count + i, ++number);
+      Every what = some(CollectiveKind::allreduce, count + i, ++number);
       what.in_place = i % 2 == 1 && (i + static_cast<std::uint64_t>(me.rank)) % 3 != 0;
       what.user = i % 4 == 2;
       what.deterministic = i % 4 == 3;
@@ -64,7 +64,7 @@ HMC_SPMD_TEST(Started, long_allreduces_overlap) {
 
 HMC_SPMD_TEST(Started, plan_of_a_long_allreduce_runs_again) {
   for (const bool in_place : {false, true}) {
-    Every what = some(Collective::allreduce, 200'007, 7);
+    Every what = some(CollectiveKind::allreduce, 200'007, 7);
     what.in_place = in_place;
     EveryCall call(me.rank, me.size, what);
     hmc::Plan plan = call.plan(me.runtime->world());
@@ -95,7 +95,7 @@ HMC_SPMD_TEST(Started, started_calls_progress_during_another_wait) {
   if (me.size < 2) skip("needs a peer");
   hmc::Team& world = me.runtime->world();
   hmc::Window win = hmc::Window::create(world, 64);
-  EveryCall call(me.rank, me.size, some(Collective::allreduce, 70'000, 5));
+  EveryCall call(me.rank, me.size, some(CollectiveKind::allreduce, 70'000, 5));
   hmc::Request request = call.start(world);
   // Rank 0 completes its part first and then releases the others, which are outside that collective's calls.
   if (me.rank == 0) {
@@ -114,7 +114,7 @@ HMC_SPMD_TEST(Started, more_calls_than_areas_may_be_in_flight) {
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
   for (std::size_t i = 0; i < many; ++i) {
-    calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(Collective::broadcast, i * 10, i)));
+    calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, some(CollectiveKind::broadcast, i * 10, i)));
     requests.push_back(calls.back()->start(me.runtime->world()));
   }
   std::size_t over = 0;
@@ -128,7 +128,7 @@ HMC_SPMD_TEST(Started, alltoallv_runs_among_other_calls) {
   std::vector<std::unique_ptr<EveryCall>> calls;
   std::vector<hmc::Request> requests;
   for (std::uint64_t i = 0; i < 60; ++i) {
-    Every what = some(i % 3 == 2 ? Collective::broadcast : Collective::alltoall, i % 7 * 100, 900 + i);
+    Every what = some(i % 3 == 2 ? CollectiveKind::broadcast : CollectiveKind::alltoall, i % 7 * 100, 900 + i);
     what.irregular = true;
     what.root = static_cast<int>(i) % me.size;
     calls.push_back(std::make_unique<EveryCall>(me.rank, me.size, what));
@@ -140,8 +140,8 @@ HMC_SPMD_TEST(Started, alltoallv_runs_among_other_calls) {
 
 HMC_SPMD_TEST(Planned, plan_runs_a_thousand_times) {
   hmc::Team& world = me.runtime->world();
-  EveryCall sums(me.rank, me.size, some(Collective::allreduce, 100, 1));
-  EveryCall blocks(me.rank, me.size, some(Collective::alltoall, 7, 2));
+  EveryCall sums(me.rank, me.size, some(CollectiveKind::allreduce, 100, 1));
+  EveryCall blocks(me.rank, me.size, some(CollectiveKind::alltoall, 7, 2));
   hmc::Plan first = sums.plan(world);
   hmc::Plan second = blocks.plan(world);
   for (std::uint64_t run = 0; run < 1000; ++run) {
@@ -163,9 +163,9 @@ HMC_SPMD_TEST(Planned, plan_runs_a_thousand_times) {
 
 HMC_SPMD_TEST(Planned, plan_of_every_collective_runs_in_pieces) {
   std::uint64_t number = 0;
-  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const bool irregular : {false, true}) {
-      Every what = some(static_cast<Collective>(i), 100'003 / static_cast<std::size_t>(me.size), ++number);
+      Every what = some(static_cast<CollectiveKind>(i), 100'003 / static_cast<std::size_t>(me.size), ++number);
       what.irregular = irregular;
       EveryCall call(me.rank, me.size, what);
       hmc::Plan plan = call.plan(me.runtime->world());

@@ -114,7 +114,7 @@ HMC_SPMD_TEST(UserFunction, commutative_function_is_supported) {
   for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{513}, longest})
     for (int turn = 0; turn < 3; ++turn) check_commuting(me, grounds, count, ++call);
   for (const Algorithm& algorithm : hmc::collectives::schedule::algorithms()) {
-    if (!hmc::collectives::schedule::reduces(algorithm.collective)) continue;
+    if (!reduces(algorithm.collective)) continue;
     const Forced forced(me.runtime->world(), algorithm.collective, &algorithm);
     check_commuting(me, grounds, 333, ++call);
   }

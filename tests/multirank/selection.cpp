@@ -1,25 +1,25 @@
 // All ranks select the same algorithm, and a counter reports it. The rows of a file are applied, on real wires.
 #include "collectives/schedule/algorithms/algorithms.hpp"
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 #include "tests/multirank/collectives_every.hpp"
 
 namespace {
 
-using hmc::collectives::State;
+using hmc::CollectiveKind;
+using hmc::collectives::TeamObject;
 using hmc::collectives::schedule::Algorithm;
 using hmc::collectives::schedule::algorithms;
 using hmc::spmd::Every;
 using hmc::spmd::EveryCall;
 using hmc::spmd::TestRank;
-using Collective = hmc::collectives::schedule::Collective;
 
-State& state_of(hmc::Team& team) { return static_cast<State&>(*team.core()->collectives); }
+TeamObject& state_of(hmc::Team& team) { return *team.object(); }
 
 /// The number of calls by each allreduce algorithm, and by load and store.
 std::vector<std::uint64_t> counters(const hmc::Team& team) {
   std::vector<std::uint64_t> all;
   for (const Algorithm& algorithm : algorithms())
-    if (algorithm.collective == Collective::allreduce)
+    if (algorithm.collective == CollectiveKind::allreduce)
       all.push_back(team.calls_by_algorithm("allreduce", algorithm.name));
   all.push_back(team.calls_by_algorithm("allreduce", "direct"));
   return all;
@@ -27,7 +27,7 @@ std::vector<std::uint64_t> counters(const hmc::Team& team) {
 
 std::string run(TestRank& me, hmc::Team& world, std::size_t count, std::uint64_t call) {
   Every what;
-  what.collective = Collective::allreduce;
+  what.collective = CollectiveKind::allreduce;
   what.count = count;
   what.call = call;
   EveryCall each(me.rank, me.size, what);

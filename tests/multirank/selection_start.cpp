@@ -12,7 +12,7 @@
 
 #include "bootstrap/inproc.hpp"
 #include "collectives/select/parameters.hpp"
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 #include "job/job_core.hpp"
 #include "runtime/base/deadline.hpp"
 
@@ -58,9 +58,7 @@ std::vector<std::string> start(int ranks, int nodes, const std::function<void(ba
   return outcomes;
 }
 
-CostParameters parameters_of(Runtime& runtime) {
-  return static_cast<collectives::State&>(*runtime.world().core()->collectives).selector().parameters();
-}
+CostParameters parameters_of(Runtime& runtime) { return runtime.world().object()->selector().parameters(); }
 
 TEST(SelectionStart, different_rows_are_rejected_by_every_rank) {
   const TemporaryFolder folder;

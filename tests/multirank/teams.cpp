@@ -43,9 +43,9 @@ void use(TestRank& me, Team& team) {
 
 /// Every collective in all its forms. The data depends on the team's ranks.
 void use_all(Team& team, std::size_t count, std::uint64_t& number) {
-  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const bool irregular : {false, true}) {
-      Every what = some(static_cast<Collective>(i), count, ++number);
+      Every what = some(static_cast<CollectiveKind>(i), count, ++number);
       what.irregular = irregular;
       what.in_place = number % 3 == 0;
       what.root = static_cast<int>(number) % team.size();
@@ -186,7 +186,7 @@ HMC_SPMD_TEST(Teams, every_collective_works_on_a_duplicate_of_the_world) {
                 ranks_by(
                     me.size, [](int) { return true; }, [](int r) { return r; }));
   std::uint64_t number = 2000;
-  EveryCall behind(me.rank, me.size, some(Collective::alltoall, 500, 1999));
+  EveryCall behind(me.rank, me.size, some(CollectiveKind::alltoall, 500, 1999));
   hmc::Request request = behind.start(world);
   use_all(twin, 64, number);
   request.wait();
@@ -225,7 +225,7 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
     std::vector<hmc::Request> requests;
     for (int depth = 0; depth < 3; ++depth) {
       for (Team* const team : teams) {
-        const auto collective = static_cast<Collective>((round + depth) % 11);
+        const auto collective = static_cast<CollectiveKind>((round + depth) % 11);
         calls.push_back(std::make_unique<EveryCall>(team->rank(), team->size(),
                                                     some(collective, depth == 0 ? 20'000 : 40, ++number)));
         requests.push_back(calls.back()->start(*team));
@@ -237,8 +237,8 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
       requests[(i * 4 + static_cast<std::size_t>(me.rank)) % requests.size()].wait();
     for (const auto& call : calls) HMC_CHECK_CLEAN(call->check());
   }
-  EveryCall in_row(row.rank(), row.size(), some(Collective::allreduce, 300, 1));
-  EveryCall in_column(column.rank(), column.size(), some(Collective::allgather, 30, 2));
+  EveryCall in_row(row.rank(), row.size(), some(CollectiveKind::allreduce, 300, 1));
+  EveryCall in_column(column.rank(), column.size(), some(CollectiveKind::allgather, 30, 2));
   hmc::Plan first = in_row.plan(row);
   hmc::Plan second = in_column.plan(column);
   for (int run = 0; run < 20; ++run) {
@@ -259,14 +259,16 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
 HMC_SPMD_TEST(Teams, calls_on_two_duplicates_may_start_in_any_order) {
   Team teams[] = {me.runtime->world().duplicate(), me.runtime->world().duplicate()};
   std::uint64_t number = 9000;
-  for (int i = 0; i < hmc::collectives::schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const std::size_t count : {std::size_t{3}, std::size_t{5000}}) {
       std::unique_ptr<EveryCall> started[2], planned[2];
       hmc::Request requests[2];
       hmc::Plan plans[2];
       for (std::size_t k = 0; k < 2; ++k) {
-        started[k] = std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<Collective>(i), count, ++number));
-        planned[k] = std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<Collective>(i), count, ++number));
+        started[k] =
+            std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<CollectiveKind>(i), count, ++number));
+        planned[k] =
+            std::make_unique<EveryCall>(me.rank, me.size, some(static_cast<CollectiveKind>(i), count, ++number));
       }
       const auto odd = static_cast<std::size_t>(me.rank % 2);
       for (const std::size_t k : {odd, 1 - odd}) {
@@ -311,7 +313,7 @@ HMC_SPMD_TEST(Teams, question_to_a_rank_that_dropped_the_team_is_ignored) {
 
 HMC_SPMD_TEST(Teams, close_completes_calls_in_flight) {
   Team team = me.runtime->world().split(me.rank % 2);
-  EveryCall call(team.rank(), team.size(), some(Collective::allreduce, 50'000, 77));
+  EveryCall call(team.rank(), team.size(), some(CollectiveKind::allreduce, 50'000, 77));
   hmc::Request request = call.start(team);
   team.close();
   HMC_CHECK_CLEAN(call.check());

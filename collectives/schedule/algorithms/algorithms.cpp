@@ -14,7 +14,7 @@ std::span<const Algorithm> algorithms() {
   return table;
 }
 
-const Algorithm* find(Collective collective, std::string_view name) {
+const Algorithm* find(CollectiveKind collective, std::string_view name) {
   const auto all = algorithms();
   const auto found = std::find_if(all.begin(), all.end(), [&](const Algorithm& algorithm) {
     return algorithm.collective == collective && algorithm.name == name;

@@ -60,7 +60,7 @@ HMC_FOR_EACH_ALGORITHM(HMC_DECLARE)
 /// All algorithms, grouped by collective.
 std::span<const Algorithm> algorithms();
 /// Null if the collective has no algorithm of this name ("ring", "recursive_doubling").
-const Algorithm* find(Collective collective, std::string_view name);
+const Algorithm* find(CollectiveKind collective, std::string_view name);
 
 /// For scan and exscan: an average over a part of the team isn't defined.
 constexpr bool supports_prefix(const Shape&, const Call& call) { return call.op != Op::avg; }

@@ -28,7 +28,7 @@ struct AllgatherBruck {
 
 constinit const Algorithm allgather_bruck{
     .name = "bruck",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .build = AllgatherBruck::build,
     .scratch_size = AllgatherBruck::scratch_size,

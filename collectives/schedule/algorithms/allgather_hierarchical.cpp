@@ -98,7 +98,7 @@ struct AllgatherHierarchical {
 
 constinit const Algorithm allgather_hierarchical{
     .name = "hierarchical",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .hierarchical = true,
     .build = AllgatherHierarchical::build,

@@ -69,7 +69,7 @@ struct AllgatherHierarchicalRing {
 
 constinit const Algorithm allgather_hierarchical_ring{
     .name = "hierarchical_ring",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .hierarchical = true,
     .build = AllgatherHierarchicalRing::build,

@@ -19,7 +19,7 @@ struct AllgatherPat {
 
 constinit const Algorithm allgather_pat{
     .name = "pat",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .tuned_by = {.segments = true},
     .build = AllgatherPat::build,

@@ -28,7 +28,7 @@ template <bool segmented> struct AllgatherRing {
 
 constinit const Algorithm allgather_ring{
     .name = "ring",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .build = AllgatherRing<false>::build,
     .scratch_size = AllgatherRing<false>::scratch_size,
@@ -37,7 +37,7 @@ constinit const Algorithm allgather_ring{
 
 constinit const Algorithm allgather_ring_segmented{
     .name = "ring_segmented",
-    .collective = Collective::allgather,
+    .collective = CollectiveKind::allgather,
     .deterministic = true,
     .tuned_by = {.segments = true},
     .build = AllgatherRing<true>::build,

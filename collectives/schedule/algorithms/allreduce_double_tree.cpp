@@ -113,7 +113,7 @@ struct AllreduceDoubleTree {
 
 constinit const Algorithm allreduce_double_tree{
     .name = "double_tree",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .tuned_by = {.segments = true},
     .build = AllreduceDoubleTree::build,
     .scratch_size = AllreduceDoubleTree::scratch_size,

@@ -18,7 +18,7 @@ struct AllreduceFoldGathered {
 
 constinit const Algorithm allreduce_fold_gathered{
     .name = "fold_gathered",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .deterministic = true,
     .build = AllreduceFoldGathered::build,
     .scratch_size = AllreduceFoldGathered::scratch_size,

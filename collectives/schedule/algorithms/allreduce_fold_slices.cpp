@@ -55,7 +55,7 @@ struct AllreduceFoldSlices {
 
 constinit const Algorithm allreduce_fold_slices{
     .name = "fold_slices",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .deterministic = true,
     .build = AllreduceFoldSlices::build,
     .scratch_size = AllreduceFoldSlices::scratch_size,

@@ -172,7 +172,7 @@ template <bool halving> struct AllreduceHierarchical {
 
 constinit const Algorithm allreduce_hierarchical{
     .name = "hierarchical",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .hierarchical = true,
     .build = AllreduceHierarchical<false>::build,
     .scratch_size = AllreduceHierarchical<false>::scratch_size,
@@ -181,7 +181,7 @@ constinit const Algorithm allreduce_hierarchical{
 
 constinit const Algorithm allreduce_hierarchical_halving{
     .name = "hierarchical_halving",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .hierarchical = true,
     .build = AllreduceHierarchical<true>::build,
     .scratch_size = AllreduceHierarchical<true>::scratch_size,

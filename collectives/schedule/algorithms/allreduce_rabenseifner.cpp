@@ -26,7 +26,7 @@ struct AllreduceRabenseifner {
 
 constinit const Algorithm allreduce_rabenseifner{
     .name = "rabenseifner",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .build = AllreduceRabenseifner::build,
     .scratch_size = AllreduceRabenseifner::scratch_size,
     .cost = AllreduceRabenseifner::cost,

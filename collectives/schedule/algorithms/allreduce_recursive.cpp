@@ -35,7 +35,7 @@ template <bool doubling> struct AllreduceRecursive {
 
 constinit const Algorithm allreduce_recursive_doubling{
     .name = "recursive_doubling",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .build = AllreduceRecursive<true>::build,
     .scratch_size = AllreduceRecursive<true>::scratch_size,
     .cost = AllreduceRecursive<true>::cost,
@@ -43,7 +43,7 @@ constinit const Algorithm allreduce_recursive_doubling{
 
 constinit const Algorithm allreduce_recursive_multiplying{
     .name = "recursive_multiplying",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .tuned_by = {.radix = true},
     .build = AllreduceRecursive<false>::build,
     .scratch_size = AllreduceRecursive<false>::scratch_size,

@@ -44,7 +44,7 @@ template <bool segmented> struct AllreduceRing {
 
 constinit const Algorithm allreduce_ring{
     .name = "ring",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .keeps_order = false,
     .build = AllreduceRing<false>::build,
     .scratch_size = AllreduceRing<false>::scratch_size,
@@ -53,7 +53,7 @@ constinit const Algorithm allreduce_ring{
 
 constinit const Algorithm allreduce_ring_segmented{
     .name = "ring_segmented",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .keeps_order = false,
     .tuned_by = {.segments = true},
     .build = AllreduceRing<true>::build,

@@ -118,7 +118,7 @@ struct AllreduceSharedSlices {
 
 constinit const Algorithm allreduce_shared_slices{
     .name = "shared_slices",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .deterministic = true,
     .gets = true,
     .tuned_by = {.segments = true},

@@ -57,7 +57,7 @@ struct AllreduceSwing {
 
 constinit const Algorithm allreduce_swing{
     .name = "swing",
-    .collective = Collective::allreduce,
+    .collective = CollectiveKind::allreduce,
     .keeps_order = false,
     .build = AllreduceSwing::build,
     .scratch_size = AllreduceSwing::scratch_size,

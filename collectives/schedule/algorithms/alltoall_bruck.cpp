@@ -62,7 +62,7 @@ struct AlltoallBruck {
 
 constinit const Algorithm alltoall_bruck{
     .name = "bruck",
-    .collective = Collective::alltoall,
+    .collective = CollectiveKind::alltoall,
     .deterministic = true,
     .supports = AlltoallBruck::supports,
     .build = AlltoallBruck::build,

@@ -94,7 +94,7 @@ struct AlltoallPairwise {
 
 constinit const Algorithm alltoall_pairwise{
     .name = "pairwise",
-    .collective = Collective::alltoall,
+    .collective = CollectiveKind::alltoall,
     .deterministic = true,
     .tuned_by = {.segments = true},
     .build = AlltoallPairwise::build,

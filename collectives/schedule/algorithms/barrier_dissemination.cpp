@@ -27,7 +27,7 @@ struct BarrierDissemination {
 
 constinit const Algorithm barrier_dissemination{
     .name = "dissemination",
-    .collective = Collective::barrier,
+    .collective = CollectiveKind::barrier,
     .deterministic = true,
     .build = BarrierDissemination::build,
     .scratch_size = BarrierDissemination::scratch_size,

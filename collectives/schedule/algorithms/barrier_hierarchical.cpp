@@ -52,7 +52,7 @@ struct BarrierHierarchical {
 
 constinit const Algorithm barrier_hierarchical{
     .name = "hierarchical",
-    .collective = Collective::barrier,
+    .collective = CollectiveKind::barrier,
     .deterministic = true,
     .hierarchical = true,
     .build = BarrierHierarchical::build,

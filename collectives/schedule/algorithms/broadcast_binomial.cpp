@@ -28,7 +28,7 @@ struct BroadcastBinomial {
 
 constinit const Algorithm broadcast_binomial{
     .name = "binomial",
-    .collective = Collective::broadcast,
+    .collective = CollectiveKind::broadcast,
     .deterministic = true,
     .build = BroadcastBinomial::build,
     .scratch_size = BroadcastBinomial::scratch_size,

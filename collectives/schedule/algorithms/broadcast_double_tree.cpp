@@ -57,7 +57,7 @@ struct BroadcastDoubleTree {
 
 constinit const Algorithm broadcast_double_tree{
     .name = "double_tree",
-    .collective = Collective::broadcast,
+    .collective = CollectiveKind::broadcast,
     .deterministic = true,
     .tuned_by = {.segments = true},
     .build = BroadcastDoubleTree::build,

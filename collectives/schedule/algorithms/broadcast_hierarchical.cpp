@@ -58,7 +58,7 @@ struct BroadcastHierarchical {
 
 constinit const Algorithm broadcast_hierarchical{
     .name = "hierarchical",
-    .collective = Collective::broadcast,
+    .collective = CollectiveKind::broadcast,
     .deterministic = true,
     .hierarchical = true,
     .build = BroadcastHierarchical::build,

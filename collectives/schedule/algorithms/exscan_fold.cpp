@@ -19,7 +19,7 @@ struct ExscanFold {
 
 constinit const Algorithm exscan_fold{
     .name = "fold",
-    .collective = Collective::exscan,
+    .collective = CollectiveKind::exscan,
     .deterministic = true,
     .supports = supports_prefix,
     .build = ExscanFold::build,

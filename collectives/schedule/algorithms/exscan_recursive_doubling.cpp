@@ -54,7 +54,7 @@ struct ExscanRecursiveDoubling {
 
 constinit const Algorithm exscan_recursive_doubling{
     .name = "recursive_doubling",
-    .collective = Collective::exscan,
+    .collective = CollectiveKind::exscan,
     .supports = supports_prefix,
     .build = ExscanRecursiveDoubling::build,
     .scratch_size = ExscanRecursiveDoubling::scratch_size,

@@ -29,7 +29,7 @@ struct GatherBinomial {
 
 constinit const Algorithm gather_binomial{
     .name = "binomial",
-    .collective = Collective::gather,
+    .collective = CollectiveKind::gather,
     .deterministic = true,
     .build = GatherBinomial::build,
     .scratch_size = GatherBinomial::scratch_size,

@@ -49,7 +49,7 @@ struct GatherLinear {
 
 constinit const Algorithm gather_linear{
     .name = "linear",
-    .collective = Collective::gather,
+    .collective = CollectiveKind::gather,
     .deterministic = true,
     .build = GatherLinear::build,
     .scratch_size = GatherLinear::scratch_size,

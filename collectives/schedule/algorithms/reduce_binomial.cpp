@@ -61,7 +61,7 @@ struct ReduceBinomial {
 
 constinit const Algorithm reduce_binomial{
     .name = "binomial",
-    .collective = Collective::reduce,
+    .collective = CollectiveKind::reduce,
     .build = ReduceBinomial::build,
     .scratch_size = ReduceBinomial::scratch_size,
     .cost = ReduceBinomial::cost,

@@ -34,7 +34,7 @@ struct ReduceFold {
 
 constinit const Algorithm reduce_fold{
     .name = "fold",
-    .collective = Collective::reduce,
+    .collective = CollectiveKind::reduce,
     .deterministic = true,
     .build = ReduceFold::build,
     .scratch_size = ReduceFold::scratch_size,

@@ -35,7 +35,7 @@ struct ReduceRabenseifner {
 
 constinit const Algorithm reduce_rabenseifner{
     .name = "rabenseifner",
-    .collective = Collective::reduce,
+    .collective = CollectiveKind::reduce,
     .build = ReduceRabenseifner::build,
     .scratch_size = ReduceRabenseifner::scratch_size,
     .cost = ReduceRabenseifner::cost,

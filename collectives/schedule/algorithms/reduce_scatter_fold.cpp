@@ -29,7 +29,7 @@ struct ReduceScatterFold {
 
 constinit const Algorithm reduce_scatter_fold{
     .name = "fold",
-    .collective = Collective::reduce_scatter,
+    .collective = CollectiveKind::reduce_scatter,
     .deterministic = true,
     .build = ReduceScatterFold::build,
     .scratch_size = ReduceScatterFold::scratch_size,

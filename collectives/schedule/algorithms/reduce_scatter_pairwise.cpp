@@ -44,7 +44,7 @@ struct ReduceScatterPairwise {
 
 constinit const Algorithm reduce_scatter_pairwise{
     .name = "pairwise",
-    .collective = Collective::reduce_scatter,
+    .collective = CollectiveKind::reduce_scatter,
     .keeps_order = false,
     .build = ReduceScatterPairwise::build,
     .scratch_size = ReduceScatterPairwise::scratch_size,

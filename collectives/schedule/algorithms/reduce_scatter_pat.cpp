@@ -19,7 +19,7 @@ struct ReduceScatterPat {
 
 constinit const Algorithm reduce_scatter_pat{
     .name = "pat",
-    .collective = Collective::reduce_scatter,
+    .collective = CollectiveKind::reduce_scatter,
     .keeps_order = false,
     .tuned_by = {.segments = true},
     .build = ReduceScatterPat::build,

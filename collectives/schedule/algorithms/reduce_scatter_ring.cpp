@@ -33,7 +33,7 @@ template <bool segmented> struct ReduceScatterRing {
 
 constinit const Algorithm reduce_scatter_ring{
     .name = "ring",
-    .collective = Collective::reduce_scatter,
+    .collective = CollectiveKind::reduce_scatter,
     .keeps_order = false,
     .build = ReduceScatterRing<false>::build,
     .scratch_size = ReduceScatterRing<false>::scratch_size,
@@ -42,7 +42,7 @@ constinit const Algorithm reduce_scatter_ring{
 
 constinit const Algorithm reduce_scatter_ring_segmented{
     .name = "ring_segmented",
-    .collective = Collective::reduce_scatter,
+    .collective = CollectiveKind::reduce_scatter,
     .keeps_order = false,
     .tuned_by = {.segments = true},
     .build = ReduceScatterRing<true>::build,

@@ -18,7 +18,7 @@ struct ScanFold {
 
 constinit const Algorithm scan_fold{
     .name = "fold",
-    .collective = Collective::scan,
+    .collective = CollectiveKind::scan,
     .deterministic = true,
     .supports = supports_prefix,
     .build = ScanFold::build,

@@ -44,7 +44,7 @@ struct ScanRecursiveDoubling {
 
 constinit const Algorithm scan_recursive_doubling{
     .name = "recursive_doubling",
-    .collective = Collective::scan,
+    .collective = CollectiveKind::scan,
     .supports = supports_prefix,
     .build = ScanRecursiveDoubling::build,
     .scratch_size = ScanRecursiveDoubling::scratch_size,

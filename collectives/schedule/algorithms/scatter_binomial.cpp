@@ -36,7 +36,7 @@ struct ScatterBinomial {
 
 constinit const Algorithm scatter_binomial{
     .name = "binomial",
-    .collective = Collective::scatter,
+    .collective = CollectiveKind::scatter,
     .deterministic = true,
     .build = ScatterBinomial::build,
     .scratch_size = ScatterBinomial::scratch_size,

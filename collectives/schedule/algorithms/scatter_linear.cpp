@@ -39,7 +39,7 @@ struct ScatterLinear {
 
 constinit const Algorithm scatter_linear{
     .name = "linear",
-    .collective = Collective::scatter,
+    .collective = CollectiveKind::scatter,
     .deterministic = true,
     .build = ScatterLinear::build,
     .scratch_size = ScatterLinear::scratch_size,

@@ -30,13 +30,13 @@ TEST(Deadlock, ranks_that_receive_from_each_other_are_named) {
 
 TEST(Deadlock, only_the_circle_of_a_chain_is_named) {
   EXPECT_EQ(text_of({waiting(0, Activity::recv, 2), waiting(1, Activity::send, 3), waiting(2, Activity::recv, 1),
-                     waiting(3, Activity::barrier, 2)}),
+                     waiting(3, activity_of(CollectiveKind::barrier), 2)}),
             "deadlock: rank 2 in recv waits for rank 1, rank 1 in send waits for rank 3, "
             "rank 3 in barrier waits for rank 2");
 }
 
 TEST(Deadlock, rank_that_waits_for_itself_is_named) {
-  EXPECT_EQ(text_of({waiting(0, Activity::barrier, 1), waiting(1, Activity::recv, 1)}),
+  EXPECT_EQ(text_of({waiting(0, activity_of(CollectiveKind::barrier), 1), waiting(1, Activity::recv, 1)}),
             "deadlock: rank 1 in recv waits for itself");
 }
 
@@ -54,7 +54,9 @@ TEST(Deadlock, waits_that_can_end_are_none) {
   EXPECT_EQ(text_of({receives, waiting(1, Activity::recv, 2), waiting(2, Activity::recv, -1)}), "");
   EXPECT_EQ(text_of({receives, waiting(1, Activity::recv, 0, 4)}), "") << "the wait has just begun";
   // In a collective two ranks may wait for each other's bytes.
-  EXPECT_EQ(text_of({waiting(0, Activity::allreduce, 1), waiting(1, Activity::allreduce, 0)}), "");
+  EXPECT_EQ(text_of({waiting(0, activity_of(CollectiveKind::allreduce), 1),
+                     waiting(1, activity_of(CollectiveKind::allreduce), 0)}),
+            "");
   RankState stopped = waiting(1, Activity::recv, 0);
   stopped.is_stopped = true;
   EXPECT_EQ(text_of({receives, stopped}), "");

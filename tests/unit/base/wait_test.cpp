@@ -188,12 +188,13 @@ TEST_P(Wait, long_wait_is_reported_and_withdrawn) {
     Waiter theirs = waiter(1);
     EXPECT_TRUE(theirs
                     .until(
-                        {Activity::barrier, 2, 77}, [&]() noexcept { return go.load(); }, 60s)
+                        {activity_of(CollectiveKind::barrier), 2, 77}, [&]() noexcept { return go.load(); }, 60s)
                     .ok());
   });
   const ActivityLine& line = page_.activity(1);
   const auto deadline = Clock::now() + 30s;
-  while (line.activity.load() != static_cast<std::uint32_t>(Activity::barrier) && Clock::now() < deadline)
+  while (line.activity.load() != static_cast<std::uint32_t>(activity_of(CollectiveKind::barrier)) &&
+         Clock::now() < deadline)
     std::this_thread::yield();
   EXPECT_EQ(line.peer.load(), 2);
   EXPECT_EQ(line.sequence.load(), 77U);
@@ -219,7 +220,7 @@ TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
   const ActivityLine& line = page_.activity(1);
   const auto activity = [&] { return static_cast<Activity>(line.activity.load()); };
   {
-    const ActivityScope call(page_.activity(1), {Activity::barrier, 5, 3});
+    const ActivityScope call(page_.activity(1), {activity_of(CollectiveKind::barrier), 5, 3});
     const auto since = line.since_ns.load();
     bool ready = false;
     EXPECT_EQ(waiter(1)
@@ -227,7 +228,7 @@ TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
                       {Activity::wait_request, 2, 9},
                       [&]() noexcept {
                         if (line.peer.load() == 2) {  // the inner wait has published its peer
-                          EXPECT_EQ(activity(), Activity::barrier);
+                          EXPECT_EQ(activity(), activity_of(CollectiveKind::barrier));
                           EXPECT_EQ(line.since_ns.load(), since);
                           ready = true;
                         }
@@ -236,7 +237,7 @@ TEST_P(Wait, nested_wait_keeps_the_name_of_the_call) {
                       60s)
                   .code,
               Code::success);
-    EXPECT_EQ(activity(), Activity::barrier);
+    EXPECT_EQ(activity(), activity_of(CollectiveKind::barrier));
     EXPECT_EQ(line.peer.load(), 5);
     EXPECT_EQ(line.sequence.load(), 3U);
   }

@@ -82,7 +82,7 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(Report{3, 60000, "text"});
   through_the_wire(Command{15});
   through_the_wire(StateQuery{5, 1, {2, 3}});
-  through_the_wire(StateReply{5, 1, {{2, 77, "vm", true, base::Activity::allreduce, 4, 5, 6}}});
+  through_the_wire(StateReply{5, 1, {{2, 77, "vm", true, base::activity_of(CollectiveKind::allreduce), 4, 5, 6}}});
   through_the_wire(Goodbye{3});
 }
 

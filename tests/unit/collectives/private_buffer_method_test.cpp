@@ -82,16 +82,15 @@ TEST(MethodTrials, sizes_are_tried_separately) {
 }
 
 TEST(PrivateBufferMethod, only_large_blocks_are_read_where_it_saves_work) {
-  using schedule::Collective;
   for (int size : {2, 3, 8}) {
-    EXPECT_EQ(private_buffer_method(Collective::scatter, size, 16 << 10), PrivateBufferMethod::stage);
-    EXPECT_EQ(private_buffer_method(Collective::scatter, size, 1 << 20), PrivateBufferMethod::read);
-    EXPECT_EQ(private_buffer_method(Collective::gather, size, 1 << 20), PrivateBufferMethod::stage);
-    EXPECT_EQ(private_buffer_method(Collective::broadcast, size, 1 << 20), PrivateBufferMethod::stage);
-    EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 1 << 20), PrivateBufferMethod::try_both);
-    EXPECT_EQ(private_buffer_method(Collective::alltoall, size, 64 << 10),
+    EXPECT_EQ(private_buffer_method(CollectiveKind::scatter, size, 16 << 10), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(CollectiveKind::scatter, size, 1 << 20), PrivateBufferMethod::read);
+    EXPECT_EQ(private_buffer_method(CollectiveKind::gather, size, 1 << 20), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(CollectiveKind::broadcast, size, 1 << 20), PrivateBufferMethod::stage);
+    EXPECT_EQ(private_buffer_method(CollectiveKind::alltoall, size, 1 << 20), PrivateBufferMethod::try_both);
+    EXPECT_EQ(private_buffer_method(CollectiveKind::alltoall, size, 64 << 10),
               size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage);
-    EXPECT_EQ(private_buffer_method(Collective::allgather, size, 1 << 20),
+    EXPECT_EQ(private_buffer_method(CollectiveKind::allgather, size, 1 << 20),
               size == 2 ? PrivateBufferMethod::try_both : PrivateBufferMethod::stage);
   }
 }

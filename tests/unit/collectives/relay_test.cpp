@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t step_ns = 1'000'000;
 
 Signature call_of(int count) {
-  return Signature::make(Kind::allreduce, static_cast<std::uint64_t>(count), 0, DType::u64);
+  return Signature::make(CollectiveKind::allreduce, static_cast<std::uint64_t>(count), 0, DType::u64);
 }
 
 /// All ranks made calls 1 to 9 alike. Call 10 differs.

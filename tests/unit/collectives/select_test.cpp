@@ -20,13 +20,12 @@ namespace {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Collective;
 using schedule::CostParameters;
 using schedule::Shape;
 
 Call allreduce(std::uint64_t bytes) {
   Call call;
-  call.collective = Collective::allreduce;
+  call.collective = CollectiveKind::allreduce;
   call.type = DType::f32;
   call.element_bytes = 4;
   call.count = bytes / 4;
@@ -78,10 +77,10 @@ TEST(Overrides, direct_selects_load_and_store_and_others_disable_it) {
     {"collective": "allreduce", "bytes_up_to": 64, "algorithm": "direct"},
     {"collective": "allreduce", "bytes_up_to": 128, "algorithm": "ring"}])",
                                              "rows.json"));
-  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::allreduce, 64));
-  EXPECT_TRUE(selector.wants_schedule({4, 4}, Collective::allreduce, 65));
-  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::allreduce, 129));
-  EXPECT_FALSE(selector.wants_schedule({4, 4}, Collective::barrier, 0));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, CollectiveKind::allreduce, 64));
+  EXPECT_TRUE(selector.wants_schedule({4, 4}, CollectiveKind::allreduce, 65));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, CollectiveKind::allreduce, 129));
+  EXPECT_FALSE(selector.wants_schedule({4, 4}, CollectiveKind::barrier, 0));
 }
 
 TEST(Overrides, errors_name_their_row_and_the_valid_names) {
@@ -111,10 +110,10 @@ TEST(Overrides, errors_name_their_row_and_the_valid_names) {
 TEST(Selector, selected_algorithm_is_the_cheapest_candidate) {
   const Selector selector;
   for (const Shape& shape : {Shape{2, 1}, Shape{7, 7}, Shape{64, 8}, Shape{13, 4}, Shape{100'000, 8}})
-    for (int c = 0; c < schedule::collective_count; ++c)
+    for (int c = 0; c < collective_count; ++c)
       for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{5000}, std::uint64_t{1} << 20}) {
         Call call = allreduce(bytes);
-        call.collective = static_cast<Collective>(c);
+        call.collective = static_cast<CollectiveKind>(c);
         const AreaLimits room = area_limits(shape.size);
         const Choice choice = selector.choose(shape, call, bytes, room);
         if (choice.algorithm == nullptr) continue;
@@ -139,7 +138,7 @@ TEST(Selector, gets_require_shared_memory) {
 }
 
 TEST(Selector, long_vectors_in_shared_memory_are_one_piece_of_many_segments) {
-  const Algorithm& algorithm = *schedule::find(Collective::allreduce, "shared_slices");
+  const Algorithm& algorithm = *schedule::find(CollectiveKind::allreduce, "shared_slices");
   for (const int size : {2, 3, 4, 5, 6, 7, 8, 9, 12}) {
     const Shape shape{size, size, true};
     const AreaLimits room = area_limits(size);
@@ -175,12 +174,12 @@ TEST(Selector, latency_and_bandwidth_costs_select_different_algorithms) {
 TEST(Selector, half_floats_and_deterministic_calls_are_folded) {
   Call call = allreduce(4096);
   call.deterministic = true;
-  EXPECT_TRUE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+  EXPECT_TRUE(schedule::find(CollectiveKind::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
   call = allreduce(4096);
   call.type = DType::bf16;
-  EXPECT_TRUE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+  EXPECT_TRUE(schedule::find(CollectiveKind::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
   call.op = Op::max;
-  EXPECT_FALSE(schedule::find(Collective::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
+  EXPECT_FALSE(schedule::find(CollectiveKind::allreduce, chosen(Selector(), {8, 1}, call))->deterministic);
 }
 
 TEST(Selector, sizes_of_one_class_are_adjacent) {
@@ -208,8 +207,8 @@ TEST(ChoiceCache, choice_is_cached_until_a_change) {
   Call other = allreduce(8192);
   other.commutative = false;
   EXPECT_TRUE(choices.get(other, 8192).is_new);
-  const Algorithm* const ring = schedule::find(Collective::allreduce, "ring");
-  selector.force(Collective::allreduce, ring);
+  const Algorithm* const ring = schedule::find(CollectiveKind::allreduce, "ring");
+  selector.force(CollectiveKind::allreduce, ring);
   EXPECT_EQ(choices.get(allreduce(8192), 8192).choice.algorithm, ring);
 }
 
@@ -253,11 +252,11 @@ TEST(ChoiceCache, team_creation_steps_grow_with_log_n) {
     ChoiceCache choices(selector, shape, room);
     Plans plans(room, shape, size / 2, false);
     std::size_t steps = 0;
-    for (const Collective collective : {Collective::barrier, Collective::allgather}) {
+    for (const CollectiveKind collective : {CollectiveKind::barrier, CollectiveKind::allgather}) {
       Call call;
       call.collective = collective;
       call.element_bytes = 1;
-      call.count = collective == Collective::allgather ? 256 : 0;
+      call.count = collective == CollectiveKind::allgather ? 256 : 0;
       const auto plan = plans.get(*choices.get(call, call.count).choice.algorithm, call);
       ASSERT_NE(plan, nullptr);
       steps += plan->schedule.steps.size();
@@ -276,7 +275,7 @@ TEST(ScratchSpace, pieces_of_every_algorithm_fit) {
       const std::uint64_t longest = largest_piece(algorithm, shape, call, room);
       ASSERT_GT(longest, 0U) << algorithm.name;
       call.count = longest;
-      if (algorithm.collective == Collective::alltoall && algorithm.tuned_by.segments)
+      if (algorithm.collective == CollectiveKind::alltoall && algorithm.tuned_by.segments)
         call.segment_bytes = room.scratch_bytes / 16;
       for (int rank = 0; rank < shape.size; ++rank) {
         const schedule::Schedule schedule = build(algorithm, shape, call, rank);

@@ -13,7 +13,7 @@ using namespace schedule;
 
 constexpr std::uint64_t much = 100'000;
 
-Call call_of(Collective collective, std::uint64_t count, int root = 0) {
+Call call_of(CollectiveKind collective, std::uint64_t count, int root = 0) {
   Call call;
   call.collective = collective;
   call.count = count;
@@ -40,7 +40,7 @@ std::vector<Arrival> arrivals_of(std::string_view algorithm, const Call& call, i
 }
 
 TEST(Arrivals, broadcast_is_received_in_place_and_forwarded_from_there) {
-  Call call = call_of(Collective::broadcast, much);
+  Call call = call_of(CollectiveKind::broadcast, much);
   call.in_place = true;                                      // as in a broadcast, which has one buffer
   EXPECT_TRUE(arrivals_of("binomial", call, 4, 0).empty());  // the root
   EXPECT_EQ(arrivals_of("binomial", call, 4, 1).size(), 1U);
@@ -54,15 +54,16 @@ TEST(Arrivals, broadcast_is_received_in_place_and_forwarded_from_there) {
 }
 
 TEST(Arrivals, blocks_that_are_only_received_are_direct) {
-  EXPECT_EQ(arrivals_of("linear", call_of(Collective::scatter, much), 5, 3).size(), 1U);
-  EXPECT_EQ(arrivals_of("linear", call_of(Collective::gather, much), 5, 0).size(), 4U);
-  EXPECT_EQ(arrivals_of("pairwise", call_of(Collective::alltoall, much), 4, 2).size(), 3U);
-  EXPECT_EQ(arrivals_of("ring", call_of(Collective::allgather, much), 4, 2).size(), 3U) << "two messages are forwarded";
-  EXPECT_EQ(arrivals_of("hierarchical_ring", call_of(Collective::allgather, much), 4, 2).size(), 3U);
+  EXPECT_EQ(arrivals_of("linear", call_of(CollectiveKind::scatter, much), 5, 3).size(), 1U);
+  EXPECT_EQ(arrivals_of("linear", call_of(CollectiveKind::gather, much), 5, 0).size(), 4U);
+  EXPECT_EQ(arrivals_of("pairwise", call_of(CollectiveKind::alltoall, much), 4, 2).size(), 3U);
+  EXPECT_EQ(arrivals_of("ring", call_of(CollectiveKind::allgather, much), 4, 2).size(), 3U)
+      << "two messages are forwarded";
+  EXPECT_EQ(arrivals_of("hierarchical_ring", call_of(CollectiveKind::allgather, much), 4, 2).size(), 3U);
 }
 
 TEST(Arrivals, output_that_is_read_as_input_is_not_direct) {
-  Call call = call_of(Collective::allgather, much);
+  Call call = call_of(CollectiveKind::allgather, much);
   EXPECT_EQ(arrivals_of("ring", call, 2, 1).size(), 1U);
   call.in_place = true;
   EXPECT_TRUE(arrivals_of("ring", call, 2, 1).empty());
@@ -70,7 +71,7 @@ TEST(Arrivals, output_that_is_read_as_input_is_not_direct) {
 
 TEST(Arrivals, combined_data_is_not_direct) {
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective != Collective::reduce && algorithm.collective != Collective::scan) continue;
+    if (algorithm.collective != CollectiveKind::reduce && algorithm.collective != CollectiveKind::scan) continue;
     const Call call = call_of(algorithm.collective, much);
     if (!algorithm.applies({4, 1}, call)) continue;
     for (int rank = 0; rank < 4; ++rank)
@@ -217,15 +218,15 @@ TEST(Results, data_used_by_another_step_is_not_direct) {
 }
 
 TEST(Results, results_of_all_algorithms_are_correct) {
-  const auto of = [](Collective collective, const char* name, int rank) {
+  const auto of = [](CollectiveKind collective, const char* name, int rank) {
     Call call = call_of(collective, much);
     const Schedule schedule = build(*find(collective, name), {4, 1}, call, rank);
     return results_in(schedule.steps).size();
   };
-  EXPECT_EQ(of(Collective::reduce, "binomial", 0), 1U);
-  EXPECT_EQ(of(Collective::reduce, "binomial", 2), 0U) << "it sends its sum";
-  EXPECT_EQ(of(Collective::allreduce, "recursive_doubling", 1), 1U);
-  EXPECT_EQ(of(Collective::reduce_scatter, "ring", 3), 1U);
+  EXPECT_EQ(of(CollectiveKind::reduce, "binomial", 0), 1U);
+  EXPECT_EQ(of(CollectiveKind::reduce, "binomial", 2), 0U) << "it sends its sum";
+  EXPECT_EQ(of(CollectiveKind::allreduce, "recursive_doubling", 1), 1U);
+  EXPECT_EQ(of(CollectiveKind::reduce_scatter, "ring", 3), 1U);
 }
 
 }  // namespace

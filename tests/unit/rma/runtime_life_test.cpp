@@ -9,6 +9,7 @@
 #include <hmc/hmc.hpp>
 
 #include "bootstrap/inproc.hpp"
+#include "collectives/team/team_object.hpp"
 #include "job/job_core.hpp"
 #include "tests/support/code_of.hpp"
 
@@ -43,20 +44,28 @@ TEST(RuntimeLife, second_close_reports_closed) {
 
 TEST(RuntimeLife, close_after_a_failed_close_reports_it) {
   Runtime runtime = alone();
-  class Failing final : public rma::CollectiveState {
+  class Failing final : public rma::Messages {
    public:
-    explicit Failing(std::unique_ptr<rma::CollectiveState> replaced) : replaced_(std::move(replaced)) {}
-    std::exception_ptr close() override {
+    explicit Failing(std::unique_ptr<rma::Messages> replaced) : replaced_(std::move(replaced)) {}
+    void close() override {
       if (std::exchange(tried_, true)) ADD_FAILURE() << "it was started again";
       throw Error(Code::timeout, "Runtime::close", "a peer didn't come");
     }
+    void report_unreceived() noexcept override {}
+    void send(const rma::MessageCall&) override {}
+    MessageStatus recv(const rma::MessageCall&) override { return {}; }
+    Request isend(const rma::MessageCall&) override { return {}; }
+    Request irecv(const rma::MessageCall&, MessageStatus*) override { return {}; }
+    MessageStatus sendrecv(const rma::MessageCall&, const rma::MessageCall&) override { return {}; }
+    MessageStatus probe(const rma::MessageCall&) override { return {}; }
+    bool iprobe(const rma::MessageCall&, MessageStatus&) override { return false; }
 
    private:
-    std::unique_ptr<rma::CollectiveState> replaced_;  // its memory is used by messages
+    std::unique_ptr<rma::Messages> replaced_;  // the fabric refers to it
     bool tried_ = false;
   };
-  auto& collectives = runtime.world().core()->collectives;
-  collectives = std::make_unique<Failing>(std::move(collectives));
+  auto& messages = runtime.world().object()->messages;
+  messages = std::make_unique<Failing>(std::move(messages));
   EXPECT_EQ(code_of([&] { runtime.close(); }), Code::timeout);
   try {
     runtime.close();

@@ -8,6 +8,7 @@
 namespace {
 
 using namespace hmc::collectives::schedule;
+using hmc::CollectiveKind;
 using hmc::verify::Case;
 using hmc::verify::check;
 
@@ -34,7 +35,7 @@ class Team {
   }
 
  private:
-  static const Algorithm& algorithm_of(Collective collective) {
+  static const Algorithm& algorithm_of(CollectiveKind collective) {
     for (const Algorithm& algorithm : algorithms())
       if (algorithm.collective == collective) return algorithm;
     throw std::logic_error("no algorithm");
@@ -46,7 +47,7 @@ class Team {
   std::vector<Schedule> schedules_;
 };
 
-Call call_of(Collective collective, std::uint64_t count, std::uint32_t element_bytes = 4) {
+Call call_of(CollectiveKind collective, std::uint64_t count, std::uint32_t element_bytes = 4) {
   Call call;
   call.collective = collective;
   call.count = count;
@@ -61,7 +62,7 @@ Call call_of(Collective collective, std::uint64_t count, std::uint32_t element_b
 
 /// A correct broadcast of 8 bytes from rank 0 to rank 1.
 Team broadcast() {
-  Team team(2, call_of(Collective::broadcast, 2));
+  Team team(2, call_of(CollectiveKind::broadcast, 2));
   team.rank(0, [](Builder& b) {
     b.put(input(), 1, 0, 8, 0);
     b.copy(input(), output(), 8);
@@ -77,7 +78,7 @@ Team broadcast() {
 
 /// A correct allreduce of two ranks, in rank order.
 Team allreduce(bool commutative) {
-  Call call = call_of(Collective::allreduce, 2);
+  Call call = call_of(CollectiveKind::allreduce, 2);
   call.commutative = commutative;
   Team team(2, call);
   for (const int rank : {0, 1})
@@ -132,13 +133,13 @@ TEST(Checker, slot_signalled_twice_is_detected) {
 }
 
 TEST(Checker, wait_for_the_wrong_rank_is_detected) {
-  Team team(3, call_of(Collective::barrier, 0));
+  Team team(3, call_of(CollectiveKind::barrier, 0));
   team.rank(0, [](Builder& b) { b.signal(1, 0); }).rank(1, [](Builder& b) { b.wait(2, 0); });
   EXPECT_TRUE(says(team.verdict(), "is raised by rank 0"));
 }
 
 TEST(Checker, barrier_without_all_ranks_is_detected) {
-  Team team(3, call_of(Collective::barrier, 0));
+  Team team(3, call_of(CollectiveKind::barrier, 0));
   for (const int rank : {0, 1, 2})
     team.rank(rank, [rank](Builder& b) {
       b.signal((rank + 1) % 3, 0);
@@ -148,7 +149,7 @@ TEST(Checker, barrier_without_all_ranks_is_detected) {
 }
 
 TEST(Checker, cycle_of_waits_is_detected) {
-  Team team(2, call_of(Collective::barrier, 0));
+  Team team(2, call_of(CollectiveKind::barrier, 0));
   for (const int rank : {0, 1})
     team.rank(rank, [rank](Builder& b) {
       b.wait(1 - rank, 0);
@@ -171,7 +172,7 @@ TEST(Checker, put_into_another_buffer_or_to_itself_is_detected) {
   Team other = broadcast(), self = broadcast();
   other.schedules()[0].steps[0].to_buffer = StepBuffer::output;
   EXPECT_TRUE(says(other.verdict(), "other than scratch"));
-  Team team(2, call_of(Collective::barrier, 0));
+  Team team(2, call_of(CollectiveKind::barrier, 0));
   team.rank(0, [](Builder& b) {
     b.signal(0, 0);
     b.wait(0, 0);
@@ -187,7 +188,7 @@ TEST(Checker, source_in_use_at_the_end_is_detected) {
 
 TEST(Checker, source_overwritten_during_a_put_is_detected) {
   // In place, rank 0 reduces into the buffer of a put in flight.
-  Call call = call_of(Collective::allreduce, 2);
+  Call call = call_of(CollectiveKind::allreduce, 2);
   call.in_place = true;
   const auto write = [](bool flushes) {
     return [flushes](Builder& b) {
@@ -212,7 +213,7 @@ TEST(Checker, source_overwritten_during_a_put_is_detected) {
 /// Rank 0 sends two messages to one offset of rank 1. Only if rank 0 waits for rank 1's signal, rank 1 reads the first
 /// before the second arrives.
 Team reused(bool waits) {
-  Call call = call_of(Collective::alltoall, 1, 8);
+  Call call = call_of(CollectiveKind::alltoall, 1, 8);
   Team team(2, call);
   team.rank(0, [&](Builder& b) {
     b.allocate_scratch(8);
@@ -259,7 +260,7 @@ TEST(Checker, message_into_bytes_in_use_is_detected) {
 /// Rank 1 gets 8 bytes of rank 0's scratch. `signals`: after rank 0 has written them. `acknowledges`: before rank 0
 /// writes them again.
 Team gotten(bool shares_memory, bool signals, bool acknowledges, bool overwrites) {
-  Team team(2, call_of(Collective::broadcast, 2), shares_memory);
+  Team team(2, call_of(CollectiveKind::broadcast, 2), shares_memory);
   team.rank(0, [&](Builder& b) {
     b.allocate_scratch(8);
     if (!signals) b.signal(1, 0);
@@ -292,7 +293,7 @@ TEST(Checker, get_is_ordered_by_signals) {
 TEST(Checker, get_of_a_message_before_its_wait_is_detected) {
   // Rank 2 gets what rank 0 has put to rank 1. It knows of the message only if rank 1, not rank 0, signals.
   for (const int signaller : {0, 1}) {
-    Team team(3, call_of(Collective::broadcast, 2), true);
+    Team team(3, call_of(CollectiveKind::broadcast, 2), true);
     team.rank(0, [&](Builder& b) {
       b.put(input(), 1, 0, 8, 0);
       if (signaller == 0) b.signal(2, 0);
@@ -343,7 +344,7 @@ TEST(Checker, split_or_shifted_elements_are_detected) {
 }
 
 TEST(Checker, deterministic_result_from_parts_is_detected) {
-  Call call = call_of(Collective::allreduce, 2);
+  Call call = call_of(CollectiveKind::allreduce, 2);
   call.deterministic = true;
   Team team(1, call);
   team.rank(0, [](Builder& b) {
@@ -357,7 +358,7 @@ TEST(Checker, deterministic_result_from_parts_is_detected) {
 
 /// An allreduce of two ranks: rank `turned` folds rank 1's part before rank 0's, the other rank folds in rank order.
 Team folding(Call call, int turned) {
-  call.collective = Collective::allreduce;
+  call.collective = CollectiveKind::allreduce;
   call.count = 2;
   call.element_bytes = 4;
   Team team(2, call);
@@ -389,7 +390,7 @@ TEST(Checker, deterministic_folds_have_one_order_on_all_ranks) {
 }
 
 TEST(Checker, undivided_average_is_detected) {
-  Call call = call_of(Collective::allreduce, 2);
+  Call call = call_of(CollectiveKind::allreduce, 2);
   call.op = hmc::Op::avg;
   Team team(1, call);
   team.rank(0, [](Builder& b) { b.copy(input(), output(), 8); });
@@ -400,7 +401,7 @@ TEST(Checker, undivided_average_is_detected) {
 
 TEST(Checker, write_into_a_gap_of_the_user_buffer_is_detected) {
   const std::vector<std::uint64_t> counts{1, 1}, displacements{0, 2};
-  Call call = call_of(Collective::gather, 0, 8);
+  Call call = call_of(CollectiveKind::gather, 0, 8);
   call.counts = counts;
   call.displacements = displacements;
   Team team(2, call);

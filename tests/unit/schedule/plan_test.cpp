@@ -25,7 +25,7 @@ Chosen chosen_of(const schedule::Algorithm& algorithm, int size, double limit) {
   return chosen;
 }
 
-const schedule::Algorithm& algorithm_of(schedule::Collective collective, std::string_view name) {
+const schedule::Algorithm& algorithm_of(CollectiveKind collective, std::string_view name) {
   for (const schedule::Algorithm& algorithm : schedule::algorithms())
     if (algorithm.collective == collective && algorithm.name == name) return algorithm;
   throw std::logic_error("no such algorithm");
@@ -36,25 +36,24 @@ TEST(Plan, every_algorithm_moves_data_on_more_than_256_ranks) {
     int with_count = 0;
     for (const int size : sizes_for(Effort::full))
       if (size > 256 && with_count == 0) with_count = chosen_of(algorithm, size, usual_limit).with_count;
-    EXPECT_GT(with_count, 0) << schedule::name_of(algorithm.collective) << ":" << algorithm.name;
+    EXPECT_GT(with_count, 0) << name_of(algorithm.collective) << ":" << algorithm.name;
   }
 }
 
 // Algorithms with O(log N) messages cost little even on the largest team.
 TEST(Plan, logarithmic_algorithms_move_data_on_the_largest_team) {
-  using schedule::Collective;
-  for (const auto& [collective, name] : {std::pair{Collective::allreduce, "recursive_doubling"},
-                                         {Collective::allreduce, "rabenseifner"},
-                                         {Collective::allgather, "bruck"},
-                                         {Collective::broadcast, "binomial"},
-                                         {Collective::gather, "binomial"},
-                                         {Collective::scan, "recursive_doubling"}})
+  for (const auto& [collective, name] : {std::pair{CollectiveKind::allreduce, "recursive_doubling"},
+                                         {CollectiveKind::allreduce, "rabenseifner"},
+                                         {CollectiveKind::allgather, "bruck"},
+                                         {CollectiveKind::broadcast, "binomial"},
+                                         {CollectiveKind::gather, "binomial"},
+                                         {CollectiveKind::scan, "recursive_doubling"}})
     EXPECT_GT(chosen_of(algorithm_of(collective, name), 4096, usual_limit).with_count, 1) << name;
-  EXPECT_GT(chosen_of(algorithm_of(Collective::allgather, "pat"), 1000, usual_limit).with_count, 0);
+  EXPECT_GT(chosen_of(algorithm_of(CollectiveKind::allgather, "pat"), 1000, usual_limit).with_count, 0);
 }
 
 TEST(Plan, every_case_is_proved_or_reported_as_omitted) {
-  const schedule::Algorithm& ring = algorithm_of(schedule::Collective::allgather, "ring");
+  const schedule::Algorithm& ring = algorithm_of(CollectiveKind::allgather, "ring");
   int all = 0;
   for_each_case(ring, 1000, Effort::full, [&](const Case&) { ++all; });
   for (const double limit : {0.0, usual_limit, 1e15}) {

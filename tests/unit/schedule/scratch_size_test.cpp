@@ -33,7 +33,7 @@ Call call_of(const Algorithm& algorithm, std::uint64_t count, std::uint32_t elem
   call.collective = algorithm.collective;
   call.count = count;
   call.element_bytes = element;
-  call.in_place = algorithm.collective != Collective::alltoall;
+  call.in_place = algorithm.collective != CollectiveKind::alltoall;
   return call;
 }
 
@@ -127,9 +127,10 @@ TEST(ScratchSize, size_for_hundred_thousand_ranks_needs_no_schedules) {
 TEST(ScratchSize, one_rank_of_hundred_thousand_builds_its_schedule_alone) {
   const Shape shape{100'000, 8};
   for (const auto& [collective, name] :
-       {std::pair{Collective::allreduce, "recursive_doubling"}, std::pair{Collective::allreduce, "rabenseifner"},
-        std::pair{Collective::allreduce, "hierarchical_halving"}, std::pair{Collective::broadcast, "binomial"},
-        std::pair{Collective::barrier, "dissemination"}}) {
+       {std::pair{CollectiveKind::allreduce, "recursive_doubling"},
+        std::pair{CollectiveKind::allreduce, "rabenseifner"},
+        std::pair{CollectiveKind::allreduce, "hierarchical_halving"}, std::pair{CollectiveKind::broadcast, "binomial"},
+        std::pair{CollectiveKind::barrier, "dissemination"}}) {
     const Algorithm* const algorithm = find(collective, name);
     ASSERT_NE(algorithm, nullptr);
     Schedule schedule;

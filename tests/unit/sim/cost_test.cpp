@@ -16,7 +16,6 @@ namespace {
 
 using schedule::Algorithm;
 using schedule::Call;
-using schedule::Collective;
 using schedule::CostParameters;
 using schedule::Shape;
 
@@ -24,12 +23,12 @@ const CostParameters a_network{};
 /// TCP over loopback: messages are expensive, and almost all latency is CPU time.
 const CostParameters loopback{{96, 31, 28, 0.043}, {500, 2200, 2900, 0.18}, 0.036, 0.043};
 
-Call call_of(Collective collective, std::uint64_t bytes) {
+Call call_of(CollectiveKind collective, std::uint64_t bytes) {
   Call call;
   call.collective = collective;
   call.type = DType::f32;
   call.element_bytes = 4;
-  call.count = collective == Collective::barrier ? 0 : bytes / 4;
+  call.count = collective == CollectiveKind::barrier ? 0 : bytes / 4;
   return call;
 }
 
@@ -57,11 +56,11 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
       for (const Shape& shape : shapes)
         for (const std::uint64_t bytes : sizes) {
           if ((algorithm.hierarchical && shape.per_node == 1) || algorithm.gets != shape.shares_memory) continue;
-          if (schedule::has_blocks(algorithm.collective) && bytes > 65536) continue;
+          if (has_blocks(algorithm.collective) && bytes > 65536) continue;
           const Call call = call_of(algorithm.collective, bytes);
           // Skipped: some ranks' slices are empty, so messages are omitted.
           if (call.count > 0 && call.count < static_cast<std::uint64_t>(shape.size) &&
-              !schedule::has_blocks(algorithm.collective))
+              !has_blocks(algorithm.collective))
             continue;
           const double ratio =
               closed_form(algorithm, shape, call, *parameters) / replayed(algorithm, shape, call, *parameters);
@@ -81,14 +80,14 @@ TEST(Cost, closed_form_is_close_to_the_replay) {
 TEST(Cost, cheapest_by_closed_form_is_close_to_the_cheapest_by_replay) {
   const bool tell = std::getenv("HMC_TEST_TELL") != nullptr;
   for (const CostParameters* parameters : {&a_network, &loopback})
-    for (int c = 0; c < schedule::collective_count; ++c) {
-      const auto collective = static_cast<Collective>(c);
+    for (int c = 0; c < collective_count; ++c) {
+      const auto collective = static_cast<CollectiveKind>(c);
       double worst = 1, product = 0;
       int cases = 0;
       std::string at;
       for (const Shape& shape : shapes)
         for (const std::uint64_t bytes : sizes) {
-          if (schedule::has_blocks(collective) && bytes > 65536) continue;
+          if (has_blocks(collective) && bytes > 65536) continue;
           const Call call = call_of(collective, bytes);
           const Algorithm *chosen = nullptr, *best = nullptr;
           double least_form = 0, least_replay = 0, chosen_replay = 0;

@@ -11,7 +11,6 @@ namespace hmc::sim {
 namespace {
 
 using schedule::Call;
-using schedule::Collective;
 using schedule::Schedule;
 using schedule::Shape;
 using schedule::Step;
@@ -24,20 +23,20 @@ Model network_only() {
   return model;
 }
 
-Call call_of(Collective collective, std::uint64_t bytes) {
+Call call_of(CollectiveKind collective, std::uint64_t bytes) {
   Call call;
   call.collective = collective;
   call.count = bytes;
   return call;
 }
 
-ScheduleSource builder(Collective collective, const char* name, const Shape& shape, const Call& call) {
+ScheduleSource builder(CollectiveKind collective, const char* name, const Shape& shape, const Call& call) {
   const schedule::Algorithm* const algorithm = schedule::find(collective, name);
   EXPECT_NE(algorithm, nullptr) << name;
   return [=](int rank, Schedule& out) { algorithm->build_into(shape, call, rank, out); };
 }
 
-Prediction run(Collective collective, const char* name, int ranks, std::uint64_t bytes, const Model& model) {
+Prediction run(CollectiveKind collective, const char* name, int ranks, std::uint64_t bytes, const Model& model) {
   const Shape shape{ranks, 1};
   return replay(shape, builder(collective, name, shape, call_of(collective, bytes)), model);
 }
@@ -63,7 +62,7 @@ TEST(ClosedForm, dissemination_has_its_closed_form) {
   const Model model = network_only();
   for (const int ranks : {1, 2, 3, 8, 31, 64, 1000}) {
     const auto rounds = std::bit_width(static_cast<unsigned>(ranks - 1));
-    const Prediction p = run(Collective::barrier, "dissemination", ranks, 0, model);
+    const Prediction p = run(CollectiveKind::barrier, "dissemination", ranks, 0, model);
     EXPECT_EQ(p.time, rounds * (model.network.latency + 2 * model.network.overhead)) << ranks;
     EXPECT_EQ(p.earliest, p.time) << ranks;
     EXPECT_EQ(p.sent, static_cast<std::uint64_t>(rounds) * static_cast<std::uint64_t>(ranks)) << ranks;
@@ -88,7 +87,7 @@ TEST(ClosedForm, binomial_broadcast_has_its_closed_form) {
   const Model model = network_only();
   for (const int levels : {1, 2, 3, 6, 10}) {
     for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{8}, std::uint64_t{100'000}}) {
-      const Prediction p = run(Collective::broadcast, "binomial", 1 << levels, bytes, model);
+      const Prediction p = run(CollectiveKind::broadcast, "binomial", 1 << levels, bytes, model);
       // A rank finishes when its adapter has read its last message; the leaves finish later.
       EXPECT_EQ(p.time, binomial(levels, 0, model.network, bytes)) << levels << " levels, " << bytes << " bytes";
       EXPECT_EQ(p.network_bytes, bytes * ((std::uint64_t{1} << levels) - 1));
@@ -100,7 +99,7 @@ TEST(ClosedForm, ring_allgather_has_its_closed_form) {
   const Model model = network_only();
   for (const int ranks : {2, 3, 7, 16}) {
     const std::uint64_t bytes = 4096;
-    const Prediction p = run(Collective::allgather, "ring", ranks, bytes, model);
+    const Prediction p = run(CollectiveKind::allgather, "ring", ranks, bytes, model);
     const Time step = model.network.latency + 2 * model.network.overhead + model.network.stream(bytes);
     EXPECT_EQ(p.time, (ranks - 1) * step) << ranks;
   }
@@ -108,9 +107,9 @@ TEST(ClosedForm, ring_allgather_has_its_closed_form) {
 
 TEST(ClosedForm, reductions_and_copies_have_a_cost) {
   Model model = network_only();
-  const Prediction without = run(Collective::allreduce, "recursive_doubling", 16, 8192, model);
+  const Prediction without = run(CollectiveKind::allreduce, "recursive_doubling", 16, 8192, model);
   model.reduce_ps = 250;
-  const Prediction with = run(Collective::allreduce, "recursive_doubling", 16, 8192, model);
+  const Prediction with = run(CollectiveKind::allreduce, "recursive_doubling", 16, 8192, model);
   EXPECT_EQ(with.time - without.time, 4 * 8192 * 250);
 }
 
@@ -244,8 +243,8 @@ TEST(Conservation, sent_bytes_are_received) {
 
 TEST(Parameters, every_parameter_changes_the_result) {
   const Shape shape{64, 8};
-  const Call call = call_of(Collective::allreduce, 4096);
-  const ScheduleSource build = builder(Collective::allreduce, "recursive_doubling", shape, call);
+  const Call call = call_of(CollectiveKind::allreduce, 4096);
+  const ScheduleSource build = builder(CollectiveKind::allreduce, "recursive_doubling", shape, call);
   const Time base = replay(shape, build, Model{}).time;
   const auto changed = [&](auto change) {
     Model model;
@@ -280,11 +279,11 @@ TEST(InvalidSchedule, inconsistent_schedules_are_rejected) {
 
 TEST(OneNode, one_node_represents_equal_nodes) {
   struct Case {
-    Collective collective;
+    CollectiveKind collective;
     const char* name;
   };
-  for (const Case c : {Case{Collective::barrier, "dissemination"}, Case{Collective::allgather, "ring"},
-                       Case{Collective::allreduce, "ring"}}) {
+  for (const Case c : {Case{CollectiveKind::barrier, "dissemination"}, Case{CollectiveKind::allgather, "ring"},
+                       Case{CollectiveKind::allreduce, "ring"}}) {
     for (const Shape shape : {Shape{64, 1}, Shape{64, 8}, Shape{96, 4}}) {
       const ScheduleSource build = builder(c.collective, c.name, shape, call_of(c.collective, 64 << 10));
       const double all = static_cast<double>(replay(shape, build, Model{}).time);
@@ -297,13 +296,15 @@ TEST(OneNode, one_node_represents_equal_nodes) {
 
 TEST(OneNode, different_nodes_are_rejected) {
   const Shape shape{64, 8};
-  const ScheduleSource build = builder(Collective::broadcast, "binomial", shape, call_of(Collective::broadcast, 8));
+  const ScheduleSource build =
+      builder(CollectiveKind::broadcast, "binomial", shape, call_of(CollectiveKind::broadcast, 8));
   EXPECT_THROW(replay_one_node(shape, build, Model{}), std::runtime_error);
 }
 
 TEST(SimLimits, one_node_is_simulated_above_the_step_limit) {
   const Shape shape{256, 8};
-  const ScheduleSource build = builder(Collective::allgather, "ring", shape, call_of(Collective::allgather, 1024));
+  const ScheduleSource build =
+      builder(CollectiveKind::allgather, "ring", shape, call_of(CollectiveKind::allgather, 1024));
   EXPECT_THROW(replay(shape, build, Model{}, {.ops = 10'000}), TooLarge);
   EXPECT_TRUE(predict(shape, build, Model{}, {.ops = 10'000}).estimated);
   EXPECT_FALSE(predict(shape, build, Model{}).estimated);

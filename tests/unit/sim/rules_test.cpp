@@ -10,7 +10,7 @@
 namespace hmc::sim::rules {
 namespace {
 
-using C = schedule::Collective;
+using C = CollectiveKind;
 using schedule::Shape;
 
 std::string theirs(LibraryChoice (*rules)(const LibraryCall&), C collective, std::uint64_t bytes, Shape shape) {
@@ -85,7 +85,7 @@ TEST(Mpich, hierarchical_collectives_follow_the_mpich_rules) {
 }
 
 TEST(Choices, every_phase_is_a_known_schedule) {
-  for (int i = 0; i < schedule::collective_count; ++i) {
+  for (int i = 0; i < collective_count; ++i) {
     for (const Shape shape : {Shape{2, 1}, Shape{3, 1}, Shape{7, 7}, Shape{16, 4}, Shape{60, 1}, Shape{1000, 8}}) {
       for (std::uint64_t bytes = 4; bytes <= 8 << 20; bytes *= 2) {
         for (const auto& rules : {openmpi, mpich}) {

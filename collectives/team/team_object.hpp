@@ -1,8 +1,10 @@
-// State: the engines of a team's collectives. attach: creates them; called by job/.
+// TeamObject: what a Team refers to: the ranks, the engines of the collectives, and the calls on streams.
 #pragma once
 
 #include <array>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "collectives/args/collective_args.hpp"
@@ -24,10 +26,6 @@ struct Settings {
   std::string private_buffers;  ///< HMC_COLL_PRIVATE; may differ between ranks
 };
 
-/// Collective over the team. Creates the arena and both engines, and stores them in team.collectives. `create`: see
-/// Arena.
-void attach(rma::TeamCore& team, const Settings& settings, const CreateMemory& create = nullptr);
-
 /// One thread at a time. Calls execute in call order, even on different streams.
 class CallsOnStreams {
  public:
@@ -47,69 +45,62 @@ class CallsOnStreams {
   virtual void close() = 0;
 };
 
-class CallsOnStreams;
-
-/// Owns ScheduleTeam (any wires) and, if all ranks have load/store access to each other, DirectTeam. Either all ranks
-/// have a DirectTeam or none.
-class State final : public rma::CollectiveState {
+/// A team of one rank. Its engines: ScheduleTeam (any wires) and, if all ranks have load/store access to each other,
+/// DirectTeam. Either all ranks have a DirectTeam or none. Handles (Team, Plan) and windows share it.
+class TeamObject final : public rma::TeamCore {
  public:
-  State(rma::TeamCore& team, const Settings& settings, const CreateMemory& create);
-  ~State() override;
-  std::exception_ptr close() override;
+  using TeamCore::TeamCore;
+  ~TeamObject();
+
+  /// Collective over the team, once: creates the arena and the engines. `create`: see Arena.
+  void create_engines(const Settings& settings, const CreateMemory& create = nullptr);
+  /// Collective: completes the operations and frees the engines' memory. Throws Error on failure. Returns the failure
+  /// of an earlier call of the world that no call has reported on this rank yet; the engines are closed in this case
+  /// too.
+  std::exception_ptr close_engines();
 
   /// Null if not all ranks have load/store access to each other.
   DirectTeam* node() const noexcept { return direct_.get(); }
   /// True if a setting concerns the collective.
-  bool has_setting(schedule::Collective collective) const noexcept { return selector_.has_setting(collective); }
+  bool has_setting(CollectiveKind collective) const noexcept { return selector_->has_setting(collective); }
   /// True if a setting selects a schedule for this call. Equal on all ranks.
   bool wants_schedule(const schedule::Call& call) const noexcept;
   /// Counts a call that runs by load and store.
-  void count_direct(schedule::Collective collective) noexcept {
+  void count_direct(CollectiveKind collective) noexcept {
     if (direct_taken_[static_cast<std::size_t>(collective)]++ == 0) [[unlikely]]
       log_first_direct(collective);
   }
   /// Number of calls that ran by load and store.
-  std::uint64_t direct_taken(schedule::Collective collective) const noexcept {
+  std::uint64_t direct_taken(CollectiveKind collective) const noexcept {
     return direct_taken_[static_cast<std::size_t>(collective)];
   }
+  /// Not before create_engines().
   ScheduleTeam& schedules() const noexcept { return *schedules_; }
-  Selector& selector() noexcept { return selector_; }
+  Selector& selector() noexcept { return *selector_; }
   const Settings& settings() const noexcept { return settings_; }
   const schedule::Shape& shape() const noexcept { return shape_; }
 
  private:
-  [[gnu::cold]] void log_first_direct(schedule::Collective collective) const noexcept;
+  [[gnu::cold]] void log_first_direct(CollectiveKind collective) const noexcept;
 
-  rma::TeamCore& team_;
-  Selector selector_;
   Settings settings_;
+  std::optional<Selector> selector_;  // set by create_engines()
   schedule::Shape shape_;
-  const base::Log& log_;
   std::unique_ptr<DirectTeam> direct_;
-  std::array<std::uint64_t, schedule::collective_count> direct_taken_{};
+  std::array<std::uint64_t, collective_count> direct_taken_{};
   std::unique_ptr<ScheduleTeam> schedules_;
 
  public:
   std::unique_ptr<CallsOnStreams> streams;  ///< created by the first call on streams
+  std::unique_ptr<rma::Messages> messages;  ///< of the world; destroyed first: it uses the window of `schedules`
 };
 
-/// An open team, for the duration of a call. Throws Error{closed} if the team is closed.
-struct OpenTeam {
-  rma::TeamCore& core;
-  State& state;
-  OpenTeam(const std::shared_ptr<rma::TeamCore>& team, const char* operation)
-      : core(require_open(team, operation)), state(static_cast<State&>(*core.collectives)) {}
-  int rank() const noexcept { return core.rank(); }
-  int size() const noexcept { return core.size(); }
-
- private:
-  [[noreturn]] static void refuse(const std::shared_ptr<rma::TeamCore>& team, const char* operation);
-  /// A team that a user holds has its collectives: attach() runs before the team is returned.
-  static rma::TeamCore& require_open(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
-    if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]]
-      refuse(team, operation);
-    return *team;
-  }
-};
+[[noreturn, gnu::cold]] void refuse_closed(const TeamObject* team, const char* operation);
+/// The team of a call. Throws Error{closed} if the team is empty or closed. A team that a user holds has its engines.
+inline TeamObject& open(const std::shared_ptr<TeamObject>& team, const char* operation) {
+  if (team == nullptr || team->fabric().closed() || team->closed) [[unlikely]]
+    refuse_closed(team.get(), operation);
+  return *team;
+}
 
 }  // namespace hmc::collectives

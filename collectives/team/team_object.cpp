@@ -1,4 +1,4 @@
-#include "collectives/team/state.hpp"
+#include "collectives/team/team_object.hpp"
 
 #include <utility>
 #include <vector>
@@ -31,57 +31,56 @@ schedule::Shape shape_of(const rma::TeamCore& team) {
 
 // all_direct: each rank checks only its own peers, but all ranks get the same result. Load/store access is symmetric.
 // With several nodes, each rank has a peer without load/store access.
-State::State(rma::TeamCore& team, const Settings& settings, const CreateMemory& create)
-    : team_(team),
-      selector_(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters),
-      settings_(settings),
-      log_(team.fabric().log) {
-  const bool direct = team.all_direct();
-  shape_ = direct ? schedule::Shape{team.size(), team.size(), true} : shape_of(team);
+void TeamObject::create_engines(const Settings& settings, const CreateMemory& create) {
+  settings_ = settings;
+  selector_.emplace(settings.algorithms, read_overrides(settings.rows, settings.rows_file), settings.parameters);
+  const bool direct = all_direct();
+  shape_ = direct ? schedule::Shape{size(), size(), true} : shape_of(*this);
   if (direct) {
-    direct_ = std::make_unique<DirectTeam>(team, settings.private_buffers);
-    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, create,
+    direct_ = std::make_unique<DirectTeam>(*this, settings.private_buffers);
+    schedules_ = std::make_unique<ScheduleTeam>(*this, shape_, *selector_, settings.deterministic, create,
                                                 DirectTeam::staging_at_start,
                                                 [this](std::byte* part) { direct_->prepare(part); });
     direct_->join(*schedules_);
   } else {
-    schedules_ = std::make_unique<ScheduleTeam>(team, shape_, selector_, settings.deterministic, create);
+    schedules_ = std::make_unique<ScheduleTeam>(*this, shape_, *selector_, settings.deterministic, create);
   }
   // The id of the team's first window, on which its ranks have agreed.
-  team.agreed_id = static_cast<std::uint32_t>(schedules_->arena().window().id());
+  agreed_id = static_cast<std::uint32_t>(schedules_->arena().window().id());
   // Earlier exchanges use the parent's schedules or the control plane: a failure of a collective of the world must not
   // reach a rank that is still in Runtime::init.
-  team.use_exchange(std::make_shared<TeamExchange>(team, *schedules_));
+  use_exchange(std::make_shared<TeamExchange>(*this, *schedules_));
 }
 
-bool State::wants_schedule(const schedule::Call& call) const noexcept {
-  const bool sizes_differ = call.collective == schedule::Collective::alltoall && call.irregular();
-  if (sizes_differ) return selector_.may_want_schedule(shape_, call.collective);
-  return selector_.wants_schedule(shape_, call.collective, extent_of(call) * call.element_bytes);
+bool TeamObject::wants_schedule(const schedule::Call& call) const noexcept {
+  const bool sizes_differ = call.collective == CollectiveKind::alltoall && call.irregular();
+  if (sizes_differ) return selector_->may_want_schedule(shape_, call.collective);
+  return selector_->wants_schedule(shape_, call.collective, extent_of(call) * call.element_bytes);
 }
 
-void State::log_first_direct(schedule::Collective collective) const noexcept {
-  if (schedules_->rank() == 0) log_.info("{}, {} ranks: direct, by load and store", name_of(collective), shape_.size);
+void TeamObject::log_first_direct(CollectiveKind collective) const noexcept {
+  if (schedules_->rank() == 0)
+    fabric().log.info("{}, {} ranks: direct, by load and store", name_of(collective), shape_.size);
 }
 
-State::~State() {
-  if (team_.is_world()) team_.use_exchange(nullptr);
+TeamObject::~TeamObject() {
+  if (is_world()) use_exchange(nullptr);
 }
 
-std::exception_ptr State::close() {
+std::exception_ptr TeamObject::close_engines() {
   std::exception_ptr unheard;
   bool have_met = false;
-  if (team_.is_world()) {
-    unheard = rma::barrier_before_close(team_.fabric(), team_.exchange());
+  if (is_world()) {
+    unheard = rma::barrier_before_close(fabric(), exchange());
     have_met = schedules_->failure().ok();
-    if (have_met && unheard == nullptr && team_.messages != nullptr) team_.messages->report_unreceived();
-    if (!have_met) team_.use_exchange(nullptr);
+    if (have_met && unheard == nullptr && messages != nullptr) messages->report_unreceived();
+    if (!have_met) use_exchange(nullptr);
   }
   if (const auto last = std::move(streams)) {  // destroyed with its words on return, also after an exception
     try {
       last->close();
     } catch (const Error&) {
-      if (!team_.is_world()) throw;  // no rank has closed it: all ranks may call again
+      if (!is_world()) throw;  // no rank has closed it: all ranks may call again
       if (unheard == nullptr) unheard = std::current_exception();
     }
   }
@@ -91,19 +90,15 @@ std::exception_ptr State::close() {
     rma::close_step(unheard, [&] { direct_->close(); });
   }
   // The world's schedules use the last window to be closed.
-  if (team_.is_world()) team_.use_exchange(nullptr);
+  if (is_world()) use_exchange(nullptr);
   rma::close_step(unheard, [&] { schedules_->close(); });
   return unheard;
 }
 
-void OpenTeam::refuse(const std::shared_ptr<rma::TeamCore>& team, const char* operation) {
+void refuse_closed(const TeamObject* team, const char* operation) {
   if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   if (team->fabric().is_forked() || !team->closed) rma::throw_closed_runtime(team->fabric(), operation);
   throw Error(Code::closed, operation, "the team is closed");
-}
-
-void attach(rma::TeamCore& team, const Settings& settings, const CreateMemory& create) {
-  team.collectives = std::make_unique<State>(team, settings, create);
 }
 
 }  // namespace hmc::collectives

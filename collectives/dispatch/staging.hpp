@@ -1,0 +1,42 @@
+// Device buffers of a call that runs in host memory: copies of them, which the engines then use.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "collectives/args/collective_args.hpp"
+#include "collectives/team/team_object.hpp"
+#include "runtime/device/host_copies.hpp"
+
+namespace hmc::collectives {
+
+using Copies = std::unique_ptr<device::HostCopies>;
+
+/// Allocates copies of the buffers that the host can't access; copies nothing yet. Throws Error.
+Copies make_copies(const TeamObject& team, const CollectiveArgs& args);
+/// The call with the copies in place of these buffers.
+CollectiveArgs with_copies(const CollectiveArgs& args, const device::HostCopies& copies);
+
+/// Runs `work`. If it throws, fails the team, because other ranks may already be in the call.
+template <typename Work> void or_fail_all(TeamObject& team, Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    team.schedules().fail(
+        base::Status::failure(error.detail().code, "a rank couldn't stage its buffer", team.fabric().rank));
+    throw;
+  }
+}
+/// Copies the input from the device.
+void take(TeamObject& team, const device::HostCopies& copies, const char* operation);
+
+/// Runs a blocking call on copies of its buffers.
+template <typename Run> void run_staged(TeamObject& team, const CollectiveArgs& args, Run&& run) {
+  Copies copies;
+  or_fail_all(team, [&] { copies = make_copies(team, args); });
+  take(team, *copies, args.operation);
+  run(with_copies(args, *copies));
+  rma::require(team.fabric(), copies->finish(), {args.operation});
+}
+
+}  // namespace hmc::collectives
