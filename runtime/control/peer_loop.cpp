@@ -1,14 +1,7 @@
 #include "runtime/control/peer_loop.hpp"
 
-#include <poll.h>
-#include <sys/eventfd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
-
-#include <hmc/error.hpp>
 
 #include "runtime/base/interfaces.hpp"
 #include "runtime/control/service_thread.hpp"
@@ -24,19 +17,28 @@ constexpr std::size_t most_unproven = 4096;
 }  // namespace
 
 PeerLoop::PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit, base::Log log)
-    : secret_(secret), handler_(handler), limit_(limit), log_(log), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!wake_)
-    throw Error(Code::error, "eventfd", std::strerror(errno),
-                errno == EPERM || errno == ENOSYS ? "does a sandbox (a seccomp filter) forbid eventfd2?" : "");
-}
+    : secret_(secret), handler_(handler), limit_(limit), log_(log), listen_again_(poller_, [this] {
+        for (const base::UniqueFd& listener : listeners_) poller_.set(listener.get(), {.read = true});
+      }) {}
 
 PeerLoop::~PeerLoop() { stop(); }
 
-void PeerLoop::add_listener(base::UniqueFd listener) { listeners_.push_back(std::move(listener)); }
+void PeerLoop::add_listener(base::UniqueFd listener) {
+  const int fd = listener.get();
+  listeners_.push_back(std::move(listener));
+  poller_.add(fd, {.read = true}, [this, fd](base::Readiness) { accept_from(fd); });
+}
+
+void PeerLoop::close_listeners() {
+  for (const base::UniqueFd& listener : listeners_) poller_.remove(listener.get());
+  listeners_.clear();
+}
 
 Peer& PeerLoop::add(Connection connection) {
   peers_.push_back(std::make_unique<Peer>(std::move(connection), base::Deadline::after(prove_within)));
-  return *peers_.back();
+  Peer& peer = *peers_.back();
+  poller_.add(peer.connection.fd(), peer.watched, [this, &peer](base::Readiness ready) { serve(peer, ready); });
+  return peer;
 }
 
 void PeerLoop::start(const char* thread_name) {
@@ -48,59 +50,44 @@ void PeerLoop::post(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // a full counter also wakes the thread
+  poller_.wake();
 }
 
 void PeerLoop::stop() {
   if (!thread_.joinable()) return;
-  post([this] { stopping_.store(true, std::memory_order_relaxed); });  // read on that thread
+  poller_.stop();
   thread_.join();
 }
 
 void PeerLoop::run() {
   int timeout_ms = -1;
-  while (!stopping_.load(std::memory_order_relaxed)) timeout_ms = turn(timeout_ms);
-}
-
-int PeerLoop::poll_timeout(int wanted_ms) const {
-  const auto sooner = [](int a, int b) { return a < 0 ? b : std::min(a, b); };
-  wanted_ms = sooner(wanted_ms, base::longest_poll_ms);
-  if (exhausted_) wanted_ms = sooner(wanted_ms, 10);
-  for (const auto& peer : peers_) {
-    if (peer->connection.stalled()) wanted_ms = sooner(wanted_ms, 1);
-    if (!peer->connection.authenticated() || peer->dropped)
-      wanted_ms = sooner(wanted_ms, peer->authenticate_by.left_ms());
-  }
-  return wanted_ms;
+  while (!poller_.stopped()) timeout_ms = turn(timeout_ms);
+  (void)turn(0);  // the tasks that were posted before stop()
 }
 
 int PeerLoop::turn(int timeout_ms) {
-  std::vector<pollfd> polled{{wake_.get(), POLLIN, 0}};
-  const std::size_t listeners = exhausted_ ? 0 : listeners_.size();
-  for (std::size_t i = 0; i < listeners; ++i) polled.push_back({listeners_[i].get(), POLLIN, 0});
-  const std::size_t known = peers_.size();
-  for (const auto& peer : peers_) {
-    const bool writes = peer->connection.wants_write() && !peer->connection.stalled();
-    const int events = (peer->dropped ? 0 : POLLIN) | (writes ? POLLOUT : 0);
-    polled.push_back({peer->connection.fd(), static_cast<short>(events), 0});
-  }
-  (void)::poll(polled.data(), polled.size(), poll_timeout(timeout_ms));  // EINTR is treated like a timeout
-  exhausted_ = false;
-
-  for (std::size_t i = 0; i < listeners; ++i) {
-    if (polled[1 + i].revents != 0) accept_from(listeners_[i].get());
-  }
-  for (std::size_t i = 0; i < known; ++i) {
-    Peer& peer = *peers_[i];
-    const short happened = polled[1 + listeners + i].revents;
-    if ((happened & (POLLOUT | POLLHUP | POLLERR)) != 0 || peer.connection.stalled()) peer.connection.write();
-    if ((happened & (POLLIN | POLLHUP | POLLERR)) != 0) drain(peer);
-  }
-  if (polled[0].revents != 0) run_tasks();
-  if ((polled[0].revents & POLLNVAL) != 0) (void)::poll(nullptr, 0, 10);  // the program has closed its descriptors
+  (void)poller_.wait(prepare(timeout_ms));  // also when the program has closed the descriptors: there may be tasks
+  run_tasks();
   sweep();
   return handler_.on_turn();
+}
+
+/// Returns the time until the next turn. Tasks and handlers may have sent to any peer.
+int PeerLoop::prepare(int timeout_ms) {
+  const auto at_most = [&](int limit) { timeout_ms = timeout_ms < 0 ? limit : std::min(timeout_ms, limit); };
+  for (const auto& peer : peers_) {
+    const bool stalled = peer->connection.stalled();
+    const base::Readiness wanted{!peer->dropped, peer->connection.wants_write() && !stalled};
+    if (wanted != peer->watched) poller_.set(peer->connection.fd(), peer->watched = wanted);
+    if (stalled) at_most(1);
+    if (!peer->connection.authenticated() || peer->dropped) at_most(peer->authenticate_by.left_ms());
+  }
+  return timeout_ms;
+}
+
+void PeerLoop::serve(Peer& peer, base::Readiness ready) {
+  if (ready.write) peer.connection.write();
+  if (ready.read) drain(peer);
 }
 
 void PeerLoop::drop(Peer& peer) {
@@ -110,6 +97,7 @@ void PeerLoop::drop(Peer& peer) {
 
 Connection PeerLoop::take(Peer& peer) {
   peer.taken = peer.dropped = true;
+  poller_.remove(peer.connection.fd());
   return std::move(peer.connection);
 }
 
@@ -126,7 +114,12 @@ void PeerLoop::drain(Peer& peer) {
 
 void PeerLoop::accept_from(int listener) {
   for (;;) {
-    base::UniqueFd socket = accept_one(listener, exhausted_);
+    bool exhausted = false;
+    base::UniqueFd socket = accept_one(listener, exhausted);
+    if (exhausted) {  // no free descriptor: don't wait for the listeners for a short time
+      for (const base::UniqueFd& each : listeners_) poller_.set(each.get(), {});
+      listen_again_.set(std::chrono::milliseconds(10));
+    }
     if (!socket) return;
     const auto unproven =
         std::count_if(peers_.begin(), peers_.end(), [](const auto& peer) { return !peer->connection.authenticated(); });
@@ -140,8 +133,6 @@ void PeerLoop::accept_from(int listener) {
 }
 
 void PeerLoop::run_tasks() {
-  std::uint64_t rings = 0;
-  (void)!::read(wake_.get(), &rings, sizeof rings);
   std::vector<std::function<void()>> tasks;
   {
     const std::lock_guard lock(mutex_);
@@ -158,6 +149,7 @@ bool PeerLoop::is_over(const Peer& peer) const {
 
 void PeerLoop::sweep() {
   for (std::size_t i = 0; i < peers_.size();) {
+    if (peers_[i]->connection.stalled()) peers_[i]->connection.write();
     if (!is_over(*peers_[i])) {
       ++i;
       continue;
@@ -165,6 +157,7 @@ void PeerLoop::sweep() {
     const std::unique_ptr<Peer> gone = std::move(peers_[i]);
     peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(i));
     if (gone->taken) continue;
+    poller_.remove(gone->connection.fd());
     if (gone->connection.authenticated()) {
       handler_.on_end(*gone);
     } else {

@@ -1,4 +1,4 @@
-// PeerLoop: one thread that sleeps in poll and serves connections. The store and the agents are built on it.
+// PeerLoop: one thread that serves connections. The store and the agents are built on it.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,12 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/control/connection.hpp"
 
 namespace hmc::control {
 
-/// One connection of a loop. Only the loop's handler uses `rank` and `registered`.
+/// One connection of a loop. Only the loop's handler uses `rank`, `registered` and `pid`, only the loop the rest.
 struct Peer {
   Peer(Connection link, base::Deadline deadline) : connection(std::move(link)), authenticate_by(deadline) {}
   Connection connection;
@@ -25,8 +26,9 @@ struct Peer {
   bool registered = false;  ///< an agent at the store; a rank at its agent
   int rank = -1;            ///< at an agent: the connected rank
   int pid = 0;              ///< at the store: the agent's process
-  bool dropped = false;     ///< by PeerLoop::drop
-  bool taken = false;       ///< by PeerLoop::take
+  base::Readiness watched;
+  bool dropped = false;  ///< by PeerLoop::drop
+  bool taken = false;    ///< by PeerLoop::take
 };
 
 /// A connection without a valid first message in time, or with malformed data, is refused: it is closed and counted,
@@ -46,13 +48,13 @@ class PeerLoop {
     virtual int on_turn() { return -1; }
   };
 
-  /// Throws Error if no eventfd can be created.
+  /// Throws Error as Poller does.
   PeerLoop(const Secret& secret, Handler& handler, PayloadLimit limit, base::Log log = base::Log());
   ~PeerLoop();
 
   /// Before start(), or on the loop's thread.
   void add_listener(base::UniqueFd listener);
-  void close_listeners() { listeners_.clear(); }  ///< on the loop's thread, in a task
+  void close_listeners();  ///< on the loop's thread, in a task
   /// Adds a connection that this side opened. Before start(), or on the loop's thread.
   Peer& add(Connection connection);
   /// Adds a connection that the other side opened. On the loop's thread.
@@ -76,7 +78,8 @@ class PeerLoop {
  private:
   void run();
   int turn(int timeout_ms);
-  int poll_timeout(int wanted_ms) const;
+  int prepare(int timeout_ms);
+  void serve(Peer& peer, base::Readiness ready);
   void accept_from(int listener);
   void run_tasks();
   void sweep();
@@ -87,15 +90,14 @@ class PeerLoop {
   Handler& handler_;
   PayloadLimit limit_;
   const base::Log log_;
+  base::Poller poller_;
   std::vector<base::UniqueFd> listeners_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  base::UniqueFd wake_;
+  base::Poller::Timer listen_again_;  // set while accept has no free descriptor
   std::mutex mutex_;
   std::vector<std::function<void()>> tasks_;  // under mutex_
-  std::atomic<bool> stopping_{false};
   bool has_logged_ = false;
   std::atomic<std::size_t> unknown_connections_{0};  // relaxed: a count that orders nothing
-  bool exhausted_ = false;  // no free descriptor for accept: don't poll the listeners for a short time
   std::thread thread_;
 };
 
