@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,13 +25,12 @@
 #include "launcher/report.hpp"
 #include "launcher/streams.hpp"
 #include "runtime/base/interfaces.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/control/secret.hpp"
 
 namespace hmc::launcher {
 
 namespace {
-
-using base::Deadline;
 
 /// A part's connection to the store ends before its launch agent, by at most this time.
 constexpr std::chrono::seconds part_end_limit{1};
@@ -120,14 +118,15 @@ class Head {
   void start(Part& part, const Environment& environment, const Inherited& inherited);
   void open_store();
   void give_order(Part& part);
-  void step();
-  void write_orders();
+  void write_order(Part& part);
   void reap();
   void part_ended(Part& part);
   void handle(const SupervisorMessage& message);
   void handle_signals();
+  void timed_out();
   void end_job(std::optional<int> status);
-  void handle_deadlines();
+  void stop_self();
+  void kill_parts();
   void host_lost();
   bool all_ended() const {
     return std::all_of(parts_.begin(), parts_.end(), [](const Part& each) { return each.wait_status.has_value(); });
@@ -139,15 +138,23 @@ class Head {
   int signals_;
   control::Secret secret_ = control::Secret::random();
   std::vector<Part> parts_;
-  Mailbox mailbox_;
-  TerminalInput input_{base::UniqueFd()};
+  base::Poller poller_;
+  Mailbox mailbox_{poller_};
+  TerminalInput input_{poller_};
   std::optional<int> status_;  ///< decided by this process: abort, --timeout, a signal
   std::optional<int> first_;   ///< of the first part that failed
   int failed_rank_ = -1;       ///< the first rank that failed
   int interrupts_ = 0;
   bool some_closed_ = false;
-  SupervisorMessage lost_{};  ///< until lost_deadline_: a connection that has ended
-  std::optional<Deadline> job_deadline_, term_deadline_, kill_deadline_, lost_deadline_, stop_deadline_;
+  SupervisorMessage lost_message_{};  ///< until lost_: a connection that has ended
+  base::Poller::Timer job_{poller_, [this] { timed_out(); }};
+  base::Poller::Timer stop_{poller_, [this] { stop_self(); }};
+  base::Poller::Timer lost_{poller_, [this] { host_lost(); }};
+  base::Poller::Timer term_{poller_, [this] {
+                              store_->send_command(SIGTERM);
+                              kill_.set(part_limit);
+                            }};
+  base::Poller::Timer kill_{poller_, [this] { kill_parts(); }};
   std::unique_ptr<bootstrap::StoreServer> store_;  // last: its thread uses the mailbox
 };
 
@@ -157,8 +164,9 @@ Head::Head(const Options& options, const std::vector<HostRanks>& hosts, const En
   for (const HostRanks& each : hosts) parts_.push_back({&each, -1, {}, {}, false, {}});
   for (Part& part : parts_) start(part, environment, inherited);  // before this process has threads: see spawn()
   open_store();
+  poller_.add(signals_, {.read = true}, [this](base::Readiness) { handle_signals(); });
   for (Part& part : parts_) give_order(part);
-  if (options.timeout) job_deadline_ = Deadline::after(*options.timeout);
+  if (options.timeout) job_.set(*options.timeout);
 }
 
 void Head::start(Part& part, const Environment& environment, const Inherited& inherited) {
@@ -228,46 +236,29 @@ void Head::give_order(Part& part) {
       throw LaunchError(exit_own_failure, "this machine has no network address that other hosts can reach (HMC_NET)");
   }
   part.unsent = order.encode();
+  poller_.add(part.input.get(), {.write = true}, [this, &part](base::Readiness) { write_order(part); });
 }
 
 int Head::run() {
-  while (!all_ended()) step();
+  while (!all_ended()) {
+    poller_.wait();
+    for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+    reap();
+  }
   return final_status();
 }
 
-void Head::step() {
-  std::vector<pollfd> fds{{signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}};
-  const std::size_t own = fds.size();
-  input_.add_polls(fds);
-  const std::size_t orders = fds.size();
-  for (const Part& part : parts_)
-    if (!part.unsent.empty() && part.input) fds.push_back({part.input.get(), POLLOUT, 0});
-  int wait_ms = input_.poll_ms();
-  for (const auto* const deadline :
-       {&job_deadline_, &term_deadline_, &kill_deadline_, &lost_deadline_, &stop_deadline_})
-    if (*deadline) wait_ms = wait_ms < 0 ? (*deadline)->left_ms() : std::min(wait_ms, (*deadline)->left_ms());
-  ::poll(fds.data(), fds.size(), wait_ms);
-  if (fds[0].revents != 0) handle_signals();
-  for (const SupervisorMessage& message : mailbox_.take()) handle(message);
-  for (std::size_t i = own; i < orders; ++i) input_.handle(fds[i]);
-  write_orders();
-  reap();
-  handle_deadlines();
-}
-
 /// After its order, the part of rank 0 gets this process's standard input.
-void Head::write_orders() {
-  for (Part& part : parts_) {
-    if (part.unsent.empty() || !part.input) continue;
-    const ssize_t sent = ::write(part.input.get(), part.unsent.data(), part.unsent.size());
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) part.input.reset();  // the agent has ended: see part_ended
-    if (sent > 0) part.unsent.erase(part.unsent.begin(), part.unsent.begin() + sent);
-    if (!part.unsent.empty() || !part.input) continue;
-    if (part.ranks->numbers.front() == 0)
-      input_ = TerminalInput(std::move(part.input));
-    else
-      part.input.reset();
-  }
+void Head::write_order(Part& part) {
+  const ssize_t sent = ::write(part.input.get(), part.unsent.data(), part.unsent.size());
+  const bool has_failed = sent < 0 && errno != EAGAIN && errno != EINTR;  // the agent has ended: see part_ended
+  if (sent > 0) part.unsent.erase(part.unsent.begin(), part.unsent.begin() + sent);
+  if (!has_failed && !part.unsent.empty()) return;
+  poller_.remove(part.input.get());
+  if (!has_failed && part.ranks->numbers.front() == 0)
+    input_.open(std::move(part.input));
+  else
+    part.input.reset();
 }
 
 void Head::reap() {
@@ -287,7 +278,7 @@ void Head::part_ended(Part& part) {
     some_closed_ = true;
     return;
   }
-  if (!part.is_up && !kill_deadline_)
+  if (!part.is_up && !kill_.is_set())
     print_message("host {}: the launch agent ({}) {}", part.ranks->host,
                   command_for(part.ranks->host, options_).front(), describe_end(*part.wait_status));
   if (!first_) first_ = part.status();
@@ -306,8 +297,8 @@ void Head::handle(const SupervisorMessage& message) {
   if (message.what == SupervisorMessage::What::failed && failed_rank_ < 0) failed_rank_ = message.rank;
   if (message.what == SupervisorMessage::What::no_member) store_->send_command(command_start_no_more);
   if (message.what == SupervisorMessage::What::node_lost) {
-    lost_ = message;
-    lost_deadline_ = Deadline::after(part_end_limit);
+    lost_message_ = message;
+    lost_.set(part_end_limit);
   }
 }
 
@@ -317,49 +308,41 @@ void Head::handle_signals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     store_->send_command(signal);
-    if (signal == SIGTSTP) stop_deadline_ = Deadline::after(stop_delay);
+    if (signal == SIGTSTP) stop_.set(stop_delay);
     if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGTSTP) continue;
     if (!first_ && !status_) first_ = exit_signal_base + signal;
-    if (signal == SIGINT && ++interrupts_ == 2) kill_deadline_ = Deadline::after({});
+    if (signal == SIGINT && ++interrupts_ == 2) kill_.set({});
   }
 }
 
 void Head::end_job(std::optional<int> status) {
   if (!status_) status_ = status;
-  if (!term_deadline_ && !kill_deadline_) term_deadline_ = Deadline::after(news_delay);
+  if (!term_.is_set() && !kill_.is_set()) term_.set(news_delay);
 }
 
-void Head::handle_deadlines() {
-  const auto passed = [](std::optional<Deadline>& deadline) {
-    if (!deadline || !deadline->expired()) return false;
-    deadline.reset();
-    return true;
-  };
-  if (passed(job_deadline_) && !status_) {
-    print_message("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
-                  static_cast<double>(options_.timeout->count()) * 1e-9);
-    store_->send_command(command_describe);
-    end_job(exit_timeout);
-  }
-  if (passed(stop_deadline_)) {
-    ::raise(SIGSTOP);
-    store_->send_command(SIGCONT);
-  }
-  if (passed(lost_deadline_)) host_lost();
-  if (passed(term_deadline_)) {
-    store_->send_command(SIGTERM);
-    kill_deadline_ = Deadline::after(part_limit);
-  }
-  if (passed(kill_deadline_))
-    for (const Part& part : parts_)
-      if (!part.wait_status) ::kill(-part.pid, SIGKILL);
+void Head::timed_out() {
+  if (status_) return;
+  print_message("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
+                static_cast<double>(options_.timeout->count()) * 1e-9);
+  store_->send_command(command_describe);
+  end_job(exit_timeout);
+}
+
+void Head::stop_self() {
+  ::raise(SIGSTOP);
+  store_->send_command(SIGCONT);
+}
+
+void Head::kill_parts() {
+  for (const Part& part : parts_)
+    if (!part.wait_status) ::kill(-part.pid, SIGKILL);
 }
 
 /// Reports a lost host, because its part can't. Does nothing if the part itself has ended.
 void Head::host_lost() {
   for (const Part& part : parts_)
-    if (part.wait_status && part.has(lost_.rank)) return;
-  print_text(lost_.text);
+    if (part.wait_status && part.has(lost_message_.rank)) return;
+  print_text(lost_message_.text);
   if (!first_) first_ = exit_own_failure;
   if (!options_.keep_going) end_job(std::nullopt);
 }

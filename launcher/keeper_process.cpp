@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -14,6 +13,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+
+#include "runtime/base/poller.hpp"
 
 namespace hmc::launcher {
 
@@ -143,20 +144,26 @@ KeeperProcess::KeeperProcess(const JobPlan& plan, JobStreams& streams, const Inh
 
 void KeeperProcess::run() noexcept {
   try {
-    for (;;) step();
-  } catch (...) {  // no memory: exit, so that the kernel kills the ranks
+    base::Poller poller;
+    poller.add(socket_.get(), {.read = true}, [this, &poller](base::Readiness) {
+      handle_messages();
+      if (!hmcrun_alive_) poller.remove(socket_.get());
+    });
+    poller.add(child_events_.get(), {.read = true}, [this](base::Readiness) {
+      signalfd_siginfo info;
+      while (::read(child_events_.get(), &info, sizeof(info)) > 0) {
+      }
+    });
+    for (;;) {
+      poller.wait(wait_ms());
+      step();
+    }
+  } catch (...) {  // no memory or descriptor: exit, so that the kernel kills the ranks
   }
   ::_exit(1);
 }
 
 void KeeperProcess::step() {
-  pollfd fds[2] = {{socket_.get(), POLLIN, 0}, {child_events_.get(), POLLIN, 0}};
-  if (!hmcrun_alive_) fds[0].fd = -1;
-  ::poll(fds, 2, poll_ms());
-  signalfd_siginfo info;
-  while (::read(child_events_.get(), &info, sizeof(info)) > 0) {
-  }
-  if (fds[0].revents != 0) handle_messages();
   const bool childless = reap();
   if (stage_ == Stage::waiting) {
     if (!hmcrun_alive_) ::_exit(0);
@@ -173,7 +180,7 @@ void KeeperProcess::step() {
   for (const pid_t child : children_of_this_process()) ::kill(child, SIGKILL);
 }
 
-int KeeperProcess::poll_ms() const noexcept {
+int KeeperProcess::wait_ms() const noexcept {
   if (stage_ == Stage::ending) return until_.left_ms();
   return stage_ == Stage::killing ? kill_again_ms : -1;
 }

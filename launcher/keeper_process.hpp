@@ -57,7 +57,7 @@ class KeeperProcess {
   };
 
   void step();
-  int poll_ms() const noexcept;
+  int wait_ms() const noexcept;
   void handle_messages();
   void launch(const char* store, int first, int last);
   SpawnResult launch_one(int rank, const char* store);

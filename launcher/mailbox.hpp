@@ -1,17 +1,13 @@
 // Mailbox: messages from other threads to the supervisor.
 #pragma once
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "launcher/report.hpp"
-#include "runtime/base/fd.hpp"
+#include "runtime/base/poller.hpp"
 
 namespace hmc::launcher {
 
@@ -25,31 +21,25 @@ struct SupervisorMessage {
   std::string text;
 };
 
-/// post: any thread, doesn't block. fd and take: the supervisor.
+/// post: any thread, doesn't block, wakes the supervisor's poller. take: the supervisor.
 class Mailbox {
  public:
-  Mailbox() {
-    if (!bell_) throw LaunchError(exit_own_failure, "eventfd: no descriptor left (ulimit -n)");
-  }
+  explicit Mailbox(base::Poller& poller) noexcept : poller_(poller) {}
   void post(SupervisorMessage message) noexcept {
     try {
       const std::lock_guard lock(mutex_);
       messages_.push_back(std::move(message));
     } catch (...) {  // no memory: the keeper still reports the rank's exit
     }
-    const std::uint64_t one = 1;
-    (void)!::write(bell_.get(), &one, sizeof(one));
+    poller_.wake();
   }
-  int fd() const noexcept { return bell_.get(); }  ///< readable if messages may be available
   std::vector<SupervisorMessage> take() {
-    std::uint64_t count = 0;
-    (void)!::read(bell_.get(), &count, sizeof(count));
     const std::lock_guard lock(mutex_);
     return std::exchange(messages_, {});
   }
 
  private:
-  base::UniqueFd bell_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  base::Poller& poller_;
   std::mutex mutex_;
   std::vector<SupervisorMessage> messages_;
 };

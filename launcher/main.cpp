@@ -87,15 +87,16 @@ int run_job(JobPlan& plan, const control::Secret& secret, std::span<char> title)
   Keeper keeper = Keeper::start(plan, streams, inherited, title);
 
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed output returns EPIPE
-  Mailbox mailbox;
+  base::Poller poller;
+  Mailbox mailbox(poller);
   ControlPlane control(plan, secret, mailbox);
   const bool pumped = !streams.sources.empty();
   OutputPump pump(std::move(streams.sources), mailbox);
   // In a rank's own file its errors aren't mixed with those of other ranks.
   bootstrap::UncaughtErrors uncaught =
       plan.options.output_dir.empty() ? bootstrap::UncaughtErrors(secret, plan.host) : bootstrap::UncaughtErrors();
-  Supervisor supervisor(plan, keeper, control, mailbox, signals.get(), TerminalInput(std::move(streams.terminal_feed)),
-                        pumped, std::move(uncaught));
+  Supervisor supervisor(plan, keeper, control, poller, mailbox, signals.get(), std::move(streams.terminal_feed), pumped,
+                        std::move(uncaught));
   return supervise(keeper, control, supervisor);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -99,9 +98,10 @@ void raise_descriptor_limit() noexcept {
 void require_descriptors(int ranks, int nodes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  // The store: listener and wake-up. An agent: the same, two ends of a connection to the store, the node page, a copy
-  // of it, and a message's descriptor. A rank: a connection. Keeper, signals, mailbox and uncaught errors: 6.
-  const auto needed = static_cast<rlim_t>(2 + 7 * nodes + ranks + 6);
+  // The store: a listener and a poller's two. An agent: the same, two ends of a connection to the store, the node page,
+  // a copy of it, and a message's descriptor. A rank: a connection. Keeper, signals, uncaught errors, and the pollers
+  // of supervisor and output: 9.
+  const auto needed = static_cast<rlim_t>(3 + 8 * nodes + ranks + 9);
   rlim_t open = 0;
   std::error_code error;
   for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd", error)) ++open;
@@ -133,8 +133,7 @@ bool write_all(int fd, const char* bytes, std::size_t size) {
       bytes += written;
       size -= static_cast<std::size_t>(written);
     } else if (errno == EAGAIN) {  // another process has set this output non-blocking
-      pollfd wait{fd, POLLOUT, 0};
-      ::poll(&wait, 1, -1);
+      (void)base::wait_for(fd, {.write = true}, -1);
     } else if (errno != EINTR) {
       return false;
     }
@@ -151,6 +150,10 @@ OutputPump::OutputPump(std::vector<OutputSource> sources, Mailbox& mailbox) {
     streams_.push_back({std::move(source), std::move(tag), {}});
   }
   if (streams_.empty()) return;
+  poller_.emplace();
+  for (Stream& stream : streams_)
+    poller_->add(stream.source.pipe.get(), {.read = true}, [this, &stream](base::Readiness) { read_from(stream); });
+  open_ = streams_.size();
   try {
     thread_ = std::thread([this, &mailbox] { run(mailbox); });
   } catch (const std::system_error& error) {
@@ -163,18 +166,7 @@ OutputPump::~OutputPump() {
 }
 
 void OutputPump::run(Mailbox& mailbox) {
-  std::vector<pollfd> fds(streams_.size());
-  for (std::size_t open = streams_.size(); open > 0;) {
-    open = 0;
-    for (std::size_t i = 0; i < streams_.size(); ++i) {
-      fds[i] = {streams_[i].source.pipe.get(), POLLIN, 0};
-      if (streams_[i].source.pipe) ++open;
-    }
-    if (open == 0) break;
-    ::poll(fds.data(), fds.size(), -1);
-    for (std::size_t i = 0; i < streams_.size(); ++i)
-      if (fds[i].revents != 0) read_from(streams_[i]);
-  }
+  while (open_ > 0) poller_->wait();
   mailbox.post({SupervisorMessage::What::output_done, -1, failed_ ? 1 : 0, 0, {}});
 }
 
@@ -209,8 +201,15 @@ void OutputPump::take(Stream& stream, const char* bytes, std::size_t size) {
   put_out(stream, out_);
 }
 
-void OutputPump::finish(Stream& stream) {
+void OutputPump::close(Stream& stream) {
+  if (!stream.source.pipe) return;
+  poller_->remove(stream.source.pipe.get());
   stream.source.pipe.reset();
+  --open_;
+}
+
+void OutputPump::finish(Stream& stream) {
+  close(stream);
   stream.source.file.reset();
   if (stream.line.empty()) return;
   // Add the missing line feed, so that the next tag starts a new line.
@@ -228,7 +227,7 @@ void OutputPump::put_out(Stream& stream, const std::string& lines) {
     }
   }
   // Close the rank's pipe, so that the rank's next write raises SIGPIPE, as it would without hmcrun.
-  if (broken && !stream.source.file) stream.source.pipe.reset();
+  if (broken && !stream.source.file) close(stream);
 }
 
 namespace {
@@ -239,38 +238,45 @@ bool in_foreground() noexcept {
 }
 }  // namespace
 
-void TerminalInput::add_polls(std::vector<pollfd>& fds) {
-  if (!feed_) return;
-  if (background_) background_ = !in_foreground();
-  if (!pending_.empty())
-    fds.push_back({feed_.get(), POLLOUT, 0});
-  else if (!background_ && !ended_)
-    fds.push_back({STDIN_FILENO, POLLIN, 0});
+void TerminalInput::open(base::UniqueFd feed) {
+  if (!feed) return;
+  feed_ = std::move(feed);
+  poller_.add(feed_.get(), {}, [this](base::Readiness) { write_feed(); });
+  poller_.add(STDIN_FILENO, {}, [this](base::Readiness) { read_terminal(); });
+  choose();
 }
 
-void TerminalInput::handle(const pollfd& fd) {
-  if (!feed_ || fd.revents == 0) return;
-  if (fd.fd == STDIN_FILENO) read_terminal();
-  if (!pending_.empty()) write_feed();
+/// Waits for the feed, the terminal, or the foreground.
+void TerminalInput::choose() {
+  if (!feed_) return;
+  const bool background = pending_.empty() && !in_foreground();
+  poller_.set(feed_.get(), {.write = !pending_.empty()});
+  poller_.set(STDIN_FILENO, {.read = pending_.empty() && !background});
+  if (background) foreground_.set(std::chrono::seconds(1));
 }
 
 void TerminalInput::read_terminal() {
   std::array<char, 4096> buffer;
-  background_ = !in_foreground();
-  if (background_) return;
+  if (!in_foreground()) return choose();
   const ssize_t size = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-  if (size > 0) {
-    pending_.assign(buffer.data(), static_cast<std::size_t>(size));
-  } else if (size == 0 || (errno != EINTR && errno != EAGAIN)) {
-    ended_ = true;
-    feed_.reset();  // Ctrl-D, or the terminal was closed: rank 0 reads end-of-file
-  }
+  if (size == 0 || (size < 0 && errno != EINTR && errno != EAGAIN))
+    return end();  // Ctrl-D, or the terminal was closed: rank 0 reads end-of-file
+  if (size < 0) return;
+  pending_.assign(buffer.data(), static_cast<std::size_t>(size));
+  write_feed();
 }
 
 void TerminalInput::write_feed() {
   const ssize_t size = ::write(feed_.get(), pending_.data(), pending_.size());
+  if (size < 0 && errno != EAGAIN && errno != EINTR) return end();  // rank 0 has closed its stdin
   if (size > 0) pending_.erase(0, static_cast<std::size_t>(size));
-  if (size < 0 && errno != EAGAIN && errno != EINTR) feed_.reset();  // rank 0 has closed its stdin
+  choose();
+}
+
+void TerminalInput::end() {
+  poller_.remove(STDIN_FILENO);
+  poller_.remove(feed_.get());
+  feed_.reset();
 }
 
 }  // namespace hmc::launcher

@@ -2,8 +2,7 @@
 // 0.
 #pragma once
 
-#include <poll.h>
-
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "launcher/mailbox.hpp"
 #include "launcher/options.hpp"
 #include "runtime/base/fd.hpp"
+#include "runtime/base/poller.hpp"
 
 namespace hmc::launcher {
 
@@ -74,32 +74,36 @@ class OutputPump {
   void read_from(Stream& stream);
   void take(Stream& stream, const char* bytes, std::size_t size);
   void finish(Stream& stream);
+  void close(Stream& stream);
   void put_out(Stream& stream, const std::string& lines);
 
   std::vector<Stream> streams_;
-  std::string out_;                  // reused
-  bool broken_[2] = {false, false};  // stdout, stderr: true if its reader has closed it, or after an error
-  bool failed_ = false;              // some output is lost by an error
+  std::optional<base::Poller> poller_;  // if there are streams
+  std::size_t open_ = 0;                // streams
+  std::string out_;                     // reused
+  bool broken_[2] = {false, false};     // stdout, stderr: true if its reader has closed it, or after an error
+  bool failed_ = false;                 // some output is lost by an error
   std::thread thread_;
 };
 
-/// The supervisor's poll loop calls it. Without a `feed` it does nothing, because rank 0 inherits stdin.
+/// Copies stdin to a pipe, in the turns of hmcrun's poller. Without a pipe it does nothing, because rank 0 inherits
+/// stdin.
 class TerminalInput {
  public:
-  explicit TerminalInput(base::UniqueFd feed) noexcept : feed_(std::move(feed)) {}
-  void add_polls(std::vector<pollfd>& fds);
-  void handle(const pollfd& fd);
-  /// A shell's `fg` causes no event, so poll once a second. -1: no polling is needed.
-  int poll_ms() const noexcept { return feed_ && background_ ? 1000 : -1; }
+  explicit TerminalInput(base::Poller& poller) : poller_(poller), foreground_(poller, [this] { choose(); }) {}
+  void open(base::UniqueFd feed);
 
  private:
+  void choose();
   void read_terminal();
   void write_feed();
+  void end();
 
+  base::Poller& poller_;
   base::UniqueFd feed_;
-  std::string pending_;      // input that the feed hasn't accepted yet; meanwhile no more is read
-  bool background_ = false;  // hmcrun is in the background and may not read the terminal
-  bool ended_ = false;
+  std::string pending_;  // input that the feed hasn't accepted yet; meanwhile no more is read
+  // Set while hmcrun is in the background and may not read the terminal: a shell's `fg` causes no event.
+  base::Poller::Timer foreground_;
 };
 
 }  // namespace hmc::launcher

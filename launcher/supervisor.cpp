@@ -30,22 +30,40 @@ constexpr std::chrono::seconds drain_limit{2};
 
 }  // namespace
 
-Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-                       TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught)
+Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, base::Poller& poller,
+                       Mailbox& mailbox, int signals, base::UniqueFd terminal_feed, bool output_pumped,
+                       bootstrap::UncaughtErrors uncaught)
     : plan_(plan),
       keeper_(keeper),
       control_(control),
+      poller_(poller),
       mailbox_(mailbox),
       signals_(signals),
-      input_(std::move(input)),
+      input_(poller),
       uncaught_(std::move(uncaught)),
       ranks_(static_cast<std::size_t>(plan.options.ranks)),
-      output_done_(!output_pumped) {
-  if (plan.options.timeout) job_deadline_ = base::Deadline::after(*plan.options.timeout);
+      output_done_(!output_pumped),
+      job_(poller, [this] { timed_out(); }),
+      cause_(poller, [this] { set_cause(possible_cause_); }),
+      term_(poller, [this] { send_term(); }),
+      kill_(poller,
+            [this] {
+              print_message("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
+              keeper_.signal(SIGKILL);
+            }),
+      drain_(poller, [this] { skips_output_ = true; }) {
+  poller_.add(signals_, {.read = true}, [this](base::Readiness) { handle_signals(); });
+  if (uncaught_.fd() >= 0) poller_.add(uncaught_.fd(), {.read = true}, [this](base::Readiness) { take_uncaught(); });
+  poller_.add(keeper_.fd(), {.read = true}, [this](base::Readiness) { handle_keeper(); });
+  input_.open(std::move(terminal_feed));
+  if (plan.options.timeout) job_.set(*plan.options.timeout);
 }
 
 int Supervisor::run() {
-  while (!gone_ || cause_deadline_ || (!output_done_ && !skips_output_)) wait_and_handle();
+  while (!gone_ || cause_.is_set() || (!output_done_ && !skips_output_)) {
+    poller_.wait();
+    handle_messages();
+  }
   print_uncaught();
   if (!status_ && !lost_.empty()) return status_after_losses();
   if (!status_) {
@@ -56,50 +74,10 @@ int Supervisor::run() {
   return status_.value_or(0);
 }
 
-void Supervisor::wait_and_handle() {
-  std::vector<pollfd> fds{{gone_ ? -1 : keeper_.fd(), POLLIN, 0},
-                          {signals_, POLLIN, 0},
-                          {mailbox_.fd(), POLLIN, 0},
-                          {uncaught_.fd(), POLLIN, 0}};
-  const std::size_t own = fds.size();
-  input_.add_polls(fds);
-  ::poll(fds.data(), fds.size(), poll_ms());
-  if (fds[1].revents != 0) handle_signals();
-  for (const SupervisorMessage& message : mailbox_.take()) handle(message);
-  if (fds[3].revents != 0) take_uncaught();
-  if (fds[0].revents != 0) handle_keeper();
-  for (std::size_t i = own; i < fds.size(); ++i) input_.handle(fds[i]);
-  handle_deadlines();
-}
-
-int Supervisor::poll_ms() const noexcept {
-  int least = input_.poll_ms();
-  for (const MaybeDeadline* deadline :
-       {&job_deadline_, &cause_deadline_, &term_deadline_, &kill_deadline_, &drain_deadline_}) {
-    if (*deadline) least = least < 0 ? (*deadline)->left_ms() : std::min(least, (*deadline)->left_ms());
-  }
-  return least;
-}
-
-void Supervisor::handle_deadlines() {
-  const auto passed = [](MaybeDeadline& deadline) {
-    if (!deadline || !deadline->expired()) return false;
-    deadline.reset();
-    return true;
-  };
-  if (passed(cause_deadline_)) set_cause(possible_cause_);
-  if (passed(job_deadline_) && !status_) timed_out();
-  if (passed(term_deadline_)) send_term();
-  if (passed(drain_deadline_)) skips_output_ = true;
-  if (passed(kill_deadline_)) {
-    print_message("some ranks didn't end within {} s after TERM: killing them", term_to_kill.count());
-    keeper_.signal(SIGKILL);
-  }
-}
-
 // ---- events of the keeper
 
 void Supervisor::handle_keeper() {
+  handle_messages();
   while (!gone_) {
     const std::optional<KeeperEvent> event = keeper_.next();
     if (!event) return;
@@ -107,21 +85,20 @@ void Supervisor::handle_keeper() {
       case KeeperEvent::What::started: at(event->rank) = {State::running, event->pid, 0, -1}; break;
       case KeeperEvent::What::spawn_failed: spawn_failed(*event); break;
       case KeeperEvent::What::ended:
-        // What the rank told before its end is in the mailbox.
-        for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+        handle_messages();  // what the rank told before its end
         rank_ended(*event);
         break;
       case KeeperEvent::What::gone:
         if (event->value > 0) print_message("{} processes of the job didn't end after KILL", event->value);
         gone_ = true;
+        poller_.remove(keeper_.fd());
         keeper_.reap();
-        job_deadline_.reset();
-        term_deadline_.reset();
-        kill_deadline_.reset();
-        if (asked_to_end_) drain_deadline_ = base::Deadline::after(drain_limit);
+        for (base::Poller::Timer* const each : {&job_, &term_, &kill_}) each->stop();
+        if (asked_to_end_) drain_.set(drain_limit);
         break;
       case KeeperEvent::What::lost:
         gone_ = true;
+        poller_.remove(keeper_.fd());
         keeper_.end_orphans();
         if (status_) break;
         print_message("the keeper process was killed: the job has ended");
@@ -142,11 +119,11 @@ void Supervisor::rank_ended(const KeeperEvent& event) {
                           no_replacement);
   const bool failed = status_of(event.value) != 0;
   if (plan_.options.keep_going && !status_) return go_on_without(rank, no_replacement.empty());
-  if (cause_deadline_ && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
-  if (status_ || cause_deadline_ || !failed) return;
+  if (cause_.is_set() && rank == suspect_) return set_cause(failed ? rank : possible_cause_);
+  if (status_ || cause_.is_set() || !failed) return;
   if (!may_be_a_consequence(rank, notice)) return set_cause(rank);
   possible_cause_ = rank;
-  cause_deadline_ = base::Deadline::after(blame_delay);
+  cause_.set(blame_delay);
 }
 
 /// Why this rank, whose process has ended, isn't started again; empty: it is.
@@ -213,7 +190,7 @@ void Supervisor::set_cause_of(pid_t pid, pid_t cause) {
 }
 
 void Supervisor::set_cause(int rank) {
-  cause_deadline_.reset();
+  cause_.stop();
   if (status_) return;
   const int wait_status = at(rank).wait_status;
   const base::Status notice = control_.failure_known_to(rank);
@@ -259,6 +236,10 @@ void Supervisor::print_uncaught() {
 }
 
 // ---- messages of other threads
+
+void Supervisor::handle_messages() {
+  for (const SupervisorMessage& message : mailbox_.take()) handle(message);
+}
 
 void Supervisor::handle(const SupervisorMessage& message) {
   switch (message.what) {
@@ -322,12 +303,13 @@ void Supervisor::handle_signal(int signal) {
     return;
   }
   keeper_.signal(signal);
-  if (signal == SIGTERM && !kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
+  if (signal == SIGTERM && !kill_.is_set()) kill_.set(term_to_kill);
 }
 
 // ---- ends
 
 void Supervisor::timed_out() {
+  if (status_) return;
   std::string text = fmt::format("--timeout: ending the job, which isn't complete after {:g} s; its ranks:",
                                  static_cast<double>(plan_.options.timeout->count()) * 1e-9);
   print_text(text + describe_ranks());
@@ -337,18 +319,18 @@ void Supervisor::timed_out() {
 
 void Supervisor::end_job(int status, Term term) {
   if (!status_) status_ = status;
-  cause_deadline_.reset();
+  cause_.stop();
   if (term == Term::now)
     send_term();
-  else if (!kill_deadline_)
-    term_deadline_ = base::Deadline::after(news_delay);
+  else if (!kill_.is_set())
+    term_.set(news_delay);
 }
 
 void Supervisor::send_term() {
-  term_deadline_.reset();
+  term_.stop();
   keeper_.signal(SIGTERM);
   keeper_.signal(SIGCONT);  // TERM has no effect on a stopped rank
-  if (!kill_deadline_) kill_deadline_ = base::Deadline::after(term_to_kill);
+  if (!kill_.is_set()) kill_.set(term_to_kill);
 }
 
 std::string Supervisor::describe_ranks() const {

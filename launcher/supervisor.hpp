@@ -1,7 +1,6 @@
 // Supervisor: watches a running job until its end, and determines the exit status.
 #pragma once
 
-#include <poll.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -14,17 +13,18 @@
 #include "launcher/mailbox.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/streams.hpp"
-#include "runtime/base/deadline.hpp"
+#include "runtime/base/poller.hpp"
 
 namespace hmc::launcher {
 
-/// hmcrun's main thread. It sleeps in one poll over keeper, signals, mailbox, terminal and the next deadline. The first
-/// cause of the job's end determines the exit status.
+/// hmcrun's main thread. Its poller waits for keeper, signals, mailbox, terminal and timers. The first cause of the
+/// job's end determines the exit status.
 class Supervisor {
  public:
-  /// `signals`: a signalfd. `output_pumped`: an output_done will be posted.
-  Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, Mailbox& mailbox, int signals,
-             TerminalInput input, bool output_pumped, bootstrap::UncaughtErrors uncaught);
+  /// `poller`: the mailbox's. `signals`: a signalfd. `terminal_feed`: see TerminalInput. `output_pumped`: an
+  /// output_done will be posted.
+  Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& control, base::Poller& poller, Mailbox& mailbox,
+             int signals, base::UniqueFd terminal_feed, bool output_pumped, bootstrap::UncaughtErrors uncaught);
   /// The exit status.
   int run();
   /// True after a second INT: don't wait for a slow reader of hmcrun's output.
@@ -38,12 +38,9 @@ class Supervisor {
     int wait_status = 0;
     int cause = -1;  ///< the rank whose failure it has named as the cause of its own
   };
-  using MaybeDeadline = std::optional<base::Deadline>;
 
-  void wait_and_handle();
-  int poll_ms() const noexcept;
-  void handle_deadlines();
   void handle_keeper();
+  void handle_messages();
   void handle(const SupervisorMessage& message);
   void handle_signals();
   void handle_signal(int signal);
@@ -74,6 +71,7 @@ class Supervisor {
   const JobPlan& plan_;
   Keeper& keeper_;
   ControlPlane& control_;
+  base::Poller& poller_;
   Mailbox& mailbox_;
   int signals_;
   TerminalInput input_;
@@ -98,7 +96,7 @@ class Supervisor {
   bool output_done_;
   bool asked_to_end_ = false;  ///< a signal or --timeout ends the job, not a rank
   bool skips_output_ = false;
-  MaybeDeadline job_deadline_, cause_deadline_, term_deadline_, kill_deadline_, drain_deadline_;
+  base::Poller::Timer job_, cause_, term_, kill_, drain_;
 };
 
 }  // namespace hmc::launcher

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace hmc::launcher {
 namespace {
@@ -41,12 +41,13 @@ class OutputStreams : public ::testing::Test {
     return text.str();
   }
   void wait_for(std::size_t bytes) const {
-    while (written().size() < bytes) ::poll(nullptr, 0, 1);
+    while (written().size() < bytes) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   std::string file_;
   base::UniqueFd saved_;
-  Mailbox mailbox_;
+  base::Poller poller_;
+  Mailbox mailbox_{poller_};
   std::vector<OutputSource> sources_;
 };
 
@@ -81,9 +82,11 @@ TEST_F(OutputStreams, end_of_all_streams_is_reported) {
   OutputPump pump(std::move(sources_), mailbox_);
   EXPECT_TRUE(mailbox_.take().empty());
   zero.reset();
-  pollfd wait{mailbox_.fd(), POLLIN, 0};
-  ASSERT_EQ(::poll(&wait, 1, 5000), 1);
-  const std::vector<SupervisorMessage> messages = mailbox_.take();
+  std::vector<SupervisorMessage> messages;
+  while (messages.empty()) {
+    poller_.wait();
+    messages = mailbox_.take();
+  }
   ASSERT_EQ(messages.size(), 1U);
   EXPECT_EQ(messages.front().what, SupervisorMessage::What::output_done);
 }
