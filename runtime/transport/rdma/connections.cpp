@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,14 +32,20 @@ Connections::Connections(const Options& options)
     : options_(options),
       secret_(make_nonce()),
       datagram_key_(static_cast<std::uint32_t>(make_nonce()) & 0x7fffffff),  // the upper bit is for privileged keys
-      device_(options.device, options.gid_index, options.log),
-      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!stop_) throw_errno("no eventfd for the progress thread", errno);
+      device_(options.device, options.gid_index, options.log) {
   reserved_completions_ = 64;
   completions_.reset(
       verbs().ibv_create_cq(device_.context(), static_cast<int>(reserved_completions_), nullptr, nullptr, 0));
   if (completions_ == nullptr) throw_errno("can't create a completion queue", errno);
   create_datagrams();
+  poller_.add(channel_->fd, {.read = true}, [this](base::Readiness) {
+    ibv_cq* queue = nullptr;
+    void* context = nullptr;
+    if (verbs().ibv_get_cq_event(channel_.get(), &queue, &context) != 0) return;
+    verbs().ibv_ack_cq_events(queue, 1);
+    // Armed before the queue is polled: a completion after the poll causes an event.
+    ::ibv_req_notify_cq(queue, 0);
+  });
   const SignalMask mask;
   try {
     thread_ = std::thread([this] { run(); });
@@ -52,9 +56,7 @@ Connections::Connections(const Options& options)
 }
 
 Connections::~Connections() {
-  is_stopping_ = true;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one);
+  poller_.stop();
   thread_.join();
 }
 
@@ -300,18 +302,8 @@ int Connections::serve() noexcept {
 }
 
 void Connections::run() noexcept {
-  while (!is_stopping_) {
-    if (serve() > 0) continue;
-    pollfd sources[2] = {{stop_.get(), POLLIN, 0}, {channel_->fd, POLLIN, 0}};
-    ::poll(sources, 2, base::longest_poll_ms);
-    if ((sources[0].revents & POLLNVAL) != 0) return;  // the program has closed its descriptors
-    ibv_cq* queue = nullptr;
-    void* context = nullptr;
-    if (is_stopping_ || verbs().ibv_get_cq_event(channel_.get(), &queue, &context) != 0) continue;
-    verbs().ibv_ack_cq_events(queue, 1);
-    // Armed before the queue is polled: a completion after the poll causes an event.
-    ::ibv_req_notify_cq(queue, 0);
-  }
+  while (!poller_.stopped())
+    if (serve() == 0 && !poller_.wait()) return;
 }
 
 base::Status Connections::connect(Peer& peer) noexcept {

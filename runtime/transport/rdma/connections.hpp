@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/base/bytes.hpp"
-#include "runtime/base/fd.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/base/wait.hpp"
 #include "runtime/transport/rdma/queue_pair.hpp"
 
@@ -145,8 +145,7 @@ class Connections {
   std::uint32_t next_send_ = 0;
   std::atomic<std::uint64_t> refusals_{0};  // relaxed: a statistic
 
-  base::UniqueFd stop_;
-  std::atomic<bool> is_stopping_{false};
+  base::Poller poller_;  // the progress thread's
   std::thread thread_;
 };
 
