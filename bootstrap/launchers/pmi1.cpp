@@ -1,7 +1,6 @@
 #include "bootstrap/launchers/pmi1.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "bootstrap/launchers/texts.hpp"
 #include "runtime/base/fork.hpp"
+#include "runtime/base/poller.hpp"
 
 namespace hmc::bootstrap {
 
@@ -85,8 +85,7 @@ class Pmi1Client {
         received_.erase(0, end + 1);
         return line;
       }
-      pollfd wait{fd_, POLLIN, 0};
-      if (::poll(&wait, 1, deadline.left_ms()) <= 0 && deadline.expired())
+      if (!base::wait_for(fd_, {.read = true}, deadline.left_ms()) && deadline.expired())
         throw Error(Code::timeout, "join", "the process manager at PMI_FD doesn't answer; have all ranks started?");
       std::array<char, 2048> part{};
       const ssize_t got = ::recv(fd_, part.data(), part.size(), MSG_DONTWAIT);

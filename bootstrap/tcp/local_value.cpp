@@ -57,8 +57,7 @@ std::optional<base::Bytes> LocalValue::fetch(const control::Secret& secret, cons
       std::array<std::byte, longest> part{};
       std::vector<base::UniqueFd> none;
       for (;;) {
-        pollfd wait{socket.get(), POLLIN, 0};
-        (void)::poll(&wait, 1, deadline.left_ms());
+        (void)base::wait_for(socket.get(), {.read = true}, deadline.left_ms());
         const control::IoResult got = control::receive_some(socket.get(), part, none);
         if (got.io == control::Io::some) {
           value.insert(value.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got.bytes));

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,6 +18,7 @@
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/control/connection.hpp"
 #include "runtime/control/socket.hpp"
 
@@ -465,13 +465,14 @@ bool TcpBootstrap::wait(const char* operation, Deadline deadline, const std::fun
 }
 
 void TcpBootstrap::sleep_on_socket(int timeout_ms) {
-  pollfd wait{connection_.fd(), POLLIN, 0};
+  base::Readiness wanted{.read = true};
   {
     const std::lock_guard lock(mutex_);
     if (connection_.stalled()) timeout_ms = 1;
-    if (connection_.wants_write() && !connection_.stalled()) wait.events |= POLLOUT;
+    if (connection_.wants_write() && !connection_.stalled()) wanted.write = true;
   }
-  (void)::poll(&wait, 1, timeout_ms);  // without the lock, because abort() may be called meanwhile
+  (void)base::wait_for(connection_.fd(), wanted,
+                       timeout_ms);  // without the lock, because abort() may be called meanwhile
 }
 
 base::Status TcpBootstrap::page_status() const noexcept { return page_.segment() ? page_.aborted() : base::Status{}; }

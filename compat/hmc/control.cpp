@@ -130,10 +130,7 @@ std::optional<Frame> await_frame(Connection& connection, base::Deadline deadline
   for (;;) {
     if (auto frame = connection.next(fds)) return frame;
     if (connection.ended() || deadline.expired()) return std::nullopt;
-    pollfd wait{connection.fd(), static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), 0};
-    (void)::poll(&wait, 1, deadline.left_ms());
-    connection.write();
-    connection.read();
+    control::move_or_sleep(connection, deadline.left_ms());
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/auxv.h>
@@ -20,6 +19,8 @@
 
 #include <hmc/error.hpp>
 
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/memory/kernels.hpp"
 #include "runtime/memory/openmp.hpp"
 #include "runtime/memory/provider.hpp"
@@ -74,13 +75,13 @@ pid_t start_child(const std::string& name, const Pipe& in, const Pipe& out, int 
 
 /// Returns the child's output until end-of-file or the timeout.
 std::string listen(int fd) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto end = base::Deadline::after(std::chrono::seconds(30));
   std::string text;
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    pollfd wait{fd, POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0)
-      return "the other process printed nothing for 30 s";
+    if (!base::wait_for(fd, {.read = true}, end.left_ms())) {
+      if (end.expired()) return "the other process printed nothing for 30 s";
+      continue;  // a signal
+    }
     char piece[512];
     const ssize_t got = ::read(fd, piece, sizeof piece);
     if (got <= 0) return text;

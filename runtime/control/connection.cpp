@@ -1,7 +1,6 @@
 #include "runtime/control/connection.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "runtime/base/env.hpp"
 #include "runtime/base/limits.hpp"
+#include "runtime/base/poller.hpp"
 #include "runtime/control/socket.hpp"
 
 namespace hmc::control {
@@ -197,15 +197,11 @@ void Connection::end(std::string fault) {
 void Connection::finish() noexcept { (void)::shutdown(socket_.get(), SHUT_WR); }
 
 void move_or_sleep(Connection& connection, int timeout_ms) {
-  pollfd wait{connection.fd(), POLLIN, 0};
-  if (connection.stalled()) {
-    timeout_ms = std::min(timeout_ms, 1);
-  } else if (connection.wants_write()) {
-    wait.events |= POLLOUT;
-  }
-  (void)::poll(&wait, 1, timeout_ms);
+  const bool stalled = connection.stalled();
+  const base::Readiness wanted{true, connection.wants_write() && !stalled};
+  const bool is_ready = base::wait_for(connection.fd(), wanted, stalled ? std::min(timeout_ms, 1) : timeout_ms);
   connection.write();
-  if (wait.revents != 0) connection.read();
+  if (is_ready) connection.read();
 }
 
 }  // namespace hmc::control

@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -22,6 +21,7 @@
 
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
+#include "runtime/base/poller.hpp"
 
 namespace hmc::control {
 
@@ -97,14 +97,11 @@ base::UniqueFd connect_once(const addrinfo& to, base::Deadline deadline, int& er
   }
   error = ::connect(socket.get(), to.ai_addr, to.ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
-    pollfd wait{socket.get(), POLLOUT, 0};
-    const int ready = ::poll(&wait, 1, std::min(deadline.left_ms(), 5000));
     socklen_t length = sizeof error;
-    if (ready <= 0) {
+    if (!base::wait_for(socket.get(), {.write = true}, std::min(deadline.left_ms(), 5000)))
       error = ETIMEDOUT;
-    } else {
+    else
       (void)::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length);
-    }
   }
   if (error == 0 && talks_to_itself(socket.get())) error = ECONNREFUSED;
   if (error != 0) return {};
