@@ -15,8 +15,8 @@
 
 #include "bench/apps/common/decomposition.hpp"
 #include "bench/apps/common/job.hpp"
-#include "bench/apps/common/random.hpp"
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace apps {
 
@@ -157,7 +157,7 @@ template <typename Library> class Fft {
  private:
   Complex value(std::size_t line, std::size_t k) const {
     const std::uint64_t position = 2 * (line * length_ + k);
-    return {fraction(position) - 0.5, fraction(position + 1) - 0.5};
+    return {bench::fraction(position) - 0.5, bench::fraction(position + 1) - 0.5};
   }
 
   // The value at the frequency x = 3, y = 1, z = 2.

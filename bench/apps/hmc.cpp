@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/apps/run.hpp"
-#include "bench/compare/common/data.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace {
 
@@ -30,7 +30,7 @@ class Hmc {
     if (in_window_) window_ = hmc::Window::create(world_, bytes);
   }
   template <typename T> T* allocate(std::size_t count) {
-    if (in_window_) return window_.local<T>(window_.alloc(count * sizeof(T), compare::page_bytes));
+    if (in_window_) return window_.local<T>(window_.alloc(count * sizeof(T), bench::page_bytes));
     memory_.emplace_back(count * sizeof(T));
     return reinterpret_cast<T*>(memory_.back().data());
   }
@@ -197,14 +197,14 @@ class Hmc {
   hmc::Team world_;
   bool in_window_;
   hmc::Window window_;  // of the job's data
-  std::vector<compare::Memory> memory_;
+  std::vector<bench::Memory> memory_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   const apps::Arguments arguments = apps::arguments_of(argc, argv);
-  compare::bind_launched(arguments.setup);
+  bench::bind_launched(arguments.setup);
   Hmc library(arguments);
   apps::Run<Hmc>(library, arguments).run();
   library.close();

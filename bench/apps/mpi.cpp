@@ -1,5 +1,5 @@
 // The programs with Open MPI, MPICH or Intel MPI: this source is compiled once with each, and started by its mpirun.
-#include "bench/compare/common/mpi.hpp"
+#include "bench/kit/mpi.hpp"
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define APPS_ALLREDUCE_INIT MPI_Allreduce_init
 #elif defined(OPEN_MPI)
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "bench/apps/run.hpp"
-#include "bench/compare/common/data.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace {
 
-using compare::check;
+using bench::check;
 
 class Mpi {
  public:
@@ -29,7 +29,7 @@ class Mpi {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  std::string version() const { return compare::mpi_version(); }
+  std::string version() const { return bench::mpi_version(); }
   std::string settings() const {
     return std::string("private buffers; table: ") + (own_target_ ? "MPI_Win_create" : "MPI_Win_allocate") +
            ", lock_all";
@@ -189,7 +189,7 @@ class Mpi {
     Atomics(Mpi& library, std::size_t bytes) {
       const auto length = static_cast<MPI_Aint>(bytes);
       if (library.own_target_) {
-        memory_ = compare::Memory(bytes);
+        memory_ = bench::Memory(bytes);
         part_ = memory_.data();
         check(MPI_Win_create(part_, length, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_), "MPI_Win_create");
       } else {
@@ -229,7 +229,7 @@ class Mpi {
     void flush() { check(MPI_Win_flush_all(window_), "MPI_Win_flush_all"); }
 
    private:
-    compare::Memory memory_;
+    bench::Memory memory_;
     std::byte* part_ = nullptr;
     MPI_Win window_ = MPI_WIN_NULL;
   };
@@ -239,7 +239,7 @@ class Mpi {
  private:
   int rank_ = 0, size_ = 1;
   bool own_target_;
-  std::vector<compare::Memory> memory_;
+  std::vector<bench::Memory> memory_;
   std::array<std::vector<int>, 4> ints_;
 };
 
@@ -247,7 +247,7 @@ class Mpi {
 
 int main(int argc, char** argv) try {
   const apps::Arguments arguments = apps::arguments_of(argc, argv);
-  compare::bind_launched(arguments.setup);
+  bench::bind_launched(arguments.setup);
   Mpi library(&argc, &argv, arguments);
   apps::Run<Mpi>(library, arguments).run();
   library.close();

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -21,8 +22,7 @@
 #include "bench/apps/stencil.hpp"
 #include "bench/apps/table.hpp"
 #include "bench/apps/training.hpp"
-#include "bench/compare/common/loopback.hpp"
-#include "bench/compare/common/results.hpp"
+#include "bench/kit/lines.hpp"
 
 namespace apps {
 
@@ -30,7 +30,7 @@ template <typename Library> class Run {
  public:
   Run(Library& library, const Arguments& arguments) : library_(library), arguments_(arguments) {
     if (library.size() > 64) throw std::invalid_argument("at most 64 ranks");
-    if (library.rank() == 0) lines_ = std::make_unique<compare::Lines>(arguments.setup.output);
+    if (library.rank() == 0) lines_.emplace(arguments.setup.output, arguments.setup.name, library.size());
   }
 
   void run() {
@@ -40,34 +40,17 @@ template <typename Library> class Run {
 
  private:
   void describe() {
-    // As bench/compare: each CPU and the number of CPUs of a rank.
-    cpu_set_t mine;
-    CPU_ZERO(&mine);
-    sched_getaffinity(0, sizeof mine, &mine);
-    std::array<int, 2> place{0, CPU_COUNT(&mine)};
-    while (place[0] < CPU_SETSIZE && !CPU_ISSET(static_cast<std::size_t>(place[0]), &mine)) ++place[0];
-    std::vector<std::array<int, 2>> places(static_cast<std::size_t>(library_.size()));
-    library_.gather(&place, places.data(), sizeof place);
-    if (lines_ == nullptr) return;
-    std::string cpus;
-    for (const auto& [first, count] : places) {
-      cpus += cpus.empty() ? "[" : ", ";
-      cpus += '[';
-      cpus += std::to_string(first);
-      cpus += ", ";
-      cpus += std::to_string(count);
-      cpus += ']';
-    }
-    lines_->begin(arguments_.setup.name, library_.size());
-    lines_->text("version", library_.version());
-    lines_->text("settings", library_.settings());
-    lines_->raw("cpus", cpus + "]");
+    const std::array<double, 2> place = bench::own_place();
+    std::vector<double> places(place.size() * static_cast<std::size_t>(library_.size()));
+    library_.gather(place.data(), places.data(), sizeof place);
+    if (!lines_) return;
+    lines_->describe(library_, places);
     lines_->end();
   }
 
   void run(const Job& job) {
     if (const std::string why = library_.lacks(job); !why.empty()) {
-      if (lines_ == nullptr) return;
+      if (!lines_) return;
       begin(job);
       lines_->text("lacks", why);
       lines_->end();
@@ -96,7 +79,7 @@ template <typename Library> class Run {
   template <typename Program> void run(const Job& job, Program program) {
     verify(job, program);
     if (arguments_.verify_only) {
-      if (lines_ == nullptr) return;
+      if (!lines_) return;
       begin(job);
       lines_->whole("verified", 1);
       lines_->end();
@@ -110,16 +93,16 @@ template <typename Library> class Run {
     alone.reserve(0, blocks * block);
     long long crossed = 0;
     for (std::size_t i = 0; i < blocks; ++i) {
-      crossed -= compare::loopback_bytes();
+      crossed -= bench::loopback_bytes();
       library_.barrier();
       for (std::size_t step = 0; step < block; ++step) stamps.step([&] { program.step(&stamps); });
       library_.barrier();
-      crossed += compare::loopback_bytes();
+      crossed += bench::loopback_bytes();
       for (std::size_t step = 0; step < block; ++step) alone.step([&] { program.step(nullptr); });
     }
     const auto calls = gathered(stamps.calls());
     const auto steps = gathered(stamps.steps()), steps_alone = gathered(alone.steps());
-    if (lines_ == nullptr) return;
+    if (!lines_) return;
     Both figures = exchanges_of(calls, blocks * block);
     const StepTime whole = step_time_of(steps, block), computing = step_time_of(steps_alone, block);
     figures.median.total = whole.median;
@@ -128,9 +111,8 @@ template <typename Library> class Run {
     figures.mean.compute = computing.mean;
     begin(job);
     for (const auto& [suffix, one] : {std::pair{"_p50", figures.median}, std::pair{"_mean", figures.mean}}) {
-      const auto number = [&, end = suffix](std::string name, double us) {
-        name += end;
-        lines_->number(name.c_str(), us);
+      const auto number = [&, end = suffix](const char* name, double us) {
+        lines_->number(name + std::string(end), us);
       };
       number("total", one.total);
       number("compute", one.compute);
@@ -163,7 +145,7 @@ template <typename Library> class Run {
       library_.barrier();
       const std::int64_t begin = now_ns();
       for (std::uint64_t step = 0; step < tried; ++step) program.step(&stamps);
-      const double elapsed_s = static_cast<double>(now_ns() - begin) * 1e-9, time = arguments_.setup.cell_seconds;
+      const double elapsed_s = bench::ns_since(begin) * 1e-9, time = arguments_.setup.cell_seconds;
       if ((elapsed_s > time / 20 && tried >= 32) || elapsed_s > 2 * time || tried >= 512) {
         const double fit = time / (2 * blocks) * static_cast<double>(tried) / elapsed_s;
         steps = static_cast<std::uint64_t>(std::clamp(fit, 2.0, 2000.0));
@@ -175,7 +157,7 @@ template <typename Library> class Run {
   }
 
   template <typename T> std::vector<std::vector<T>> gathered(const std::vector<T>& mine) {
-    const auto ranks = static_cast<std::size_t>(lines_ == nullptr ? 0 : library_.size());
+    const auto ranks = static_cast<std::size_t>(lines_ ? library_.size() : 0);
     std::vector<T> all(ranks * mine.size());
     library_.gather(mine.data(), all.data(), mine.size() * sizeof(T));
     std::vector<std::vector<T>> by_rank(ranks);
@@ -186,7 +168,7 @@ template <typename Library> class Run {
   }
 
   void begin(const Job& job) {
-    lines_->begin(arguments_.setup.name, library_.size());
+    lines_->begin();
     lines_->text("program", job.program);
     lines_->text("mode", job.mode);
     lines_->whole("size", job.size);
@@ -196,7 +178,7 @@ template <typename Library> class Run {
 
   Library& library_;
   const Arguments& arguments_;
-  std::unique_ptr<compare::Lines> lines_;  // rank 0 only
+  std::optional<bench::Lines> lines_;  // rank 0 only
 };
 
 }  // namespace apps

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/apps/common/job.hpp"
-#include "bench/apps/common/random.hpp"
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace apps {
 
@@ -94,7 +94,8 @@ template <typename Library> class SampleSort {
 
  private:
   static void fill(int rank, std::vector<std::uint64_t>& keys) {
-    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = mixed(static_cast<std::uint64_t>(rank + 1) << 40 | i);
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      keys[i] = bench::mixed(static_cast<std::uint64_t>(rank + 1) << 40 | i);
   }
 
   // Merges the sorted runs of the ranks pairwise.

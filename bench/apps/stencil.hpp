@@ -11,8 +11,8 @@
 
 #include "bench/apps/common/decomposition.hpp"
 #include "bench/apps/common/job.hpp"
-#include "bench/apps/common/random.hpp"
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace apps {
 
@@ -121,7 +121,7 @@ template <typename Library> class Stencil {
     for (int i = 0; i < shape.planes; ++i)
       for (int j = 0; j < shape.rows; ++j)
         for (int k = 0; k < shape.columns; ++k)
-          grid[shape.at(i, j, k)] = fraction(
+          grid[shape.at(i, j, k)] = bench::fraction(
               (static_cast<std::uint64_t>(first_plane + i) * edge + static_cast<std::uint64_t>(first_row + j)) * edge +
               static_cast<std::uint64_t>(first_column + k));
   }

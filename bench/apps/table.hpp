@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/apps/common/job.hpp"
-#include "bench/apps/common/random.hpp"
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace apps {
 
@@ -86,11 +86,11 @@ template <typename Library> class HashTable {
   };
 
   std::uint64_t key_of(int rank, std::uint64_t step, std::size_t i) const {
-    const std::uint64_t draw = mixed((static_cast<std::uint64_t>(rank) << 48) + step * updates_ + i + 1);
-    return mixed(draw % keys_ + 1) | 1;
+    const std::uint64_t draw = bench::mixed((static_cast<std::uint64_t>(rank) << 48) + step * updates_ + i + 1);
+    return bench::mixed(draw % keys_ + 1) | 1;
   }
   Place first_place(std::uint64_t key) const {
-    const std::uint64_t hash = mixed(key);
+    const std::uint64_t hash = bench::mixed(key);
     return {key, static_cast<int>(hash % static_cast<std::uint64_t>(library_.size())), (hash >> 32) % slots_};
   }
   void next(Place& place) const { place.slot = place.slot + 1 == slots_ ? 0 : place.slot + 1; }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/apps/common/job.hpp"
-#include "bench/apps/common/random.hpp"
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace apps {
 
@@ -59,15 +59,16 @@ class Trainer {
     next_delta_.resize(values);
     target_.resize(values);
     for (std::size_t i = 0; i < values; ++i) {
-      activations_[0][i] = static_cast<float>(fraction(static_cast<std::uint64_t>(rank + 1) << 40 | i) - 0.5);
-      target_[i] = static_cast<float>(fraction(static_cast<std::uint64_t>(rank + 1) << 41 | i) - 0.5);
+      activations_[0][i] = static_cast<float>(bench::fraction(static_cast<std::uint64_t>(rank + 1) << 40 | i) - 0.5);
+      target_[i] = static_cast<float>(bench::fraction(static_cast<std::uint64_t>(rank + 1) << 41 | i) - 0.5);
     }
     reset();
   }
 
   void reset() {
     const float scale = 2 / std::sqrt(static_cast<float>(network_.width));
-    for (std::size_t i = 0; i < weights_.size(); ++i) weights_[i] = static_cast<float>(fraction(7 * i) - 0.5) * scale;
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      weights_[i] = static_cast<float>(bench::fraction(7 * i) - 0.5) * scale;
   }
 
   template <typename Ready> void gradients(float* gradients, Ready ready) {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "common/data.hpp"
-#include "common/setup.hpp"
-#include "floor_board.hpp"
+#include "bench/compare/floor_board.hpp"
+#include "bench/kit/pattern.hpp"
+#include "bench/kit/setup.hpp"
 
-namespace compare::floor {
+namespace bench::floor {
 
 /// The senders and receivers of collectives in which each rank copies its part of the others' inputs. Root 0.
 struct Roles {
@@ -19,28 +19,26 @@ struct Roles {
   int rank;
   int size;
 
-  bool prefix() const { return operation == Operation::scan || operation == Operation::exscan; }
   bool to_root() const { return operation == Operation::gather || operation == Operation::reduce; }
-  bool sums() const { return prefix() || operation == Operation::reduce || operation == Operation::reduce_scatter; }
 
   bool gives() const {
     if (to_root()) return rank != 0;
     if (operation == Operation::scatter) return rank == 0;
-    return !prefix() || rank < size - 1;
+    return !is_prefix(operation) || rank < size - 1;
   }
   bool takes() const { return to_root() ? rank == 0 : operation != Operation::exscan || rank > 0; }
   bool takes_from(int peer) const {
     if (peer == rank || !takes()) return false;
     if (operation == Operation::scatter) return peer == 0;
-    return !prefix() || peer < rank;
+    return !is_prefix(operation) || peer < rank;
   }
   /// For sums: the contributions of the ranks [0, this).
   int end() const { return operation == Operation::scan ? rank + 1 : operation == Operation::exscan ? rank : size; }
-  std::size_t parts() const { return has_block_per_rank_in(operation) ? static_cast<std::size_t>(size) : 1; }
+  std::size_t parts() const { return blocks_in(operation, static_cast<std::size_t>(size)); }
   /// The index of this rank's part in an input.
   std::size_t part() const { return parts() == 1 ? 0 : static_cast<std::size_t>(rank); }
   /// The index of `peer`'s block in this rank's result.
-  std::size_t place(int peer) const { return has_block_per_rank_out(operation) ? static_cast<std::size_t>(peer) : 0; }
+  std::size_t place(int peer) const { return blocks_out(operation, 2) == 2 ? static_cast<std::size_t>(peer) : 0; }
 };
 
 /// One rank's side of the loops. Two objects of a rank need two boards.
@@ -50,7 +48,7 @@ class Floor {
       : board_(board),
         rank_(rank),
         size_(board.ranks()),
-        yields_(size_ > cores(setup)),
+        yields_(at(size_) > (setup.cpus.empty() ? allowed_cpus() : setup.cpus).size()),
         windows_(setup.window_buffers),
         private_source_(board.source_bytes()),
         private_result_(board.result_bytes()),
@@ -331,7 +329,7 @@ class Floor {
   template <typename Given>
   void take(const Roles& roles, std::size_t bytes, std::size_t done, std::size_t piece, const Given& given) {
     const std::byte* const own = source_ + roles.part() * bytes + done;
-    if (!roles.sums()) {
+    if (!reduces(roles.operation)) {
       if (roles.operation != Operation::scatter || rank_ == 0)
         std::memcpy(result_ + roles.place(rank_) * bytes + done, own, piece);
       for (const int r : others_)
@@ -354,4 +352,4 @@ class Floor {
   std::vector<int> others_;         // starting with the next rank, so that not all ranks poll the same one
 };
 
-}  // namespace compare::floor
+}  // namespace bench::floor

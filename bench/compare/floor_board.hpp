@@ -15,11 +15,10 @@
 #include <immintrin.h>
 #endif
 
-#include "common/setup.hpp"
+#include "bench/kit/setup.hpp"
 
-namespace compare::floor {
+namespace bench::floor {
 
-inline constexpr std::size_t page = 4096;
 inline constexpr std::size_t inline_bytes = 48;        // payload in the flag's own line
 inline constexpr std::size_t slots = 8;                // calls that may be in progress at once
 inline constexpr std::size_t chunk_bytes = 64 << 10;   // of the ring that belongs to the slots
@@ -41,15 +40,15 @@ struct Flags {
   Line left;
 };
 
-inline constexpr std::size_t flag_bytes = (most_ranks * sizeof(Flags) + page - 1) / page * page;
+inline constexpr std::size_t flag_bytes = (most_ranks * sizeof(Flags) + page_bytes - 1) / page_bytes * page_bytes;
 
 class Board {
  public:
   Board(const Setup& setup, int ranks)
       : ranks_(ranks),
-        source_bytes_(round(setup.source_bytes(ranks))),
-        result_bytes_(round(setup.result_bytes(ranks))),
-        target_bytes_(round(setup.target_bytes())),
+        source_bytes_(whole_pages(setup.source_bytes(ranks))),
+        result_bytes_(whole_pages(setup.result_bytes(ranks))),
+        target_bytes_(whole_pages(setup.target_bytes())),
         stride_(source_bytes_ + target_bytes_ + result_bytes_ + 3 * block_bytes + slots * chunk_bytes) {
     if (ranks > most_ranks) throw std::invalid_argument("too many ranks for the bare loops");
     const std::size_t bytes = flag_bytes + stride_ * static_cast<std::size_t>(ranks);
@@ -73,7 +72,6 @@ class Board {
   std::size_t result_bytes() const { return result_bytes_; }
 
  private:
-  static std::size_t round(std::size_t bytes) { return (bytes + page - 1) / page * page; }
   std::byte* part(int rank) { return base_ + flag_bytes + stride_ * static_cast<std::size_t>(rank); }
 
   int ranks_;
@@ -160,4 +158,4 @@ inline void reduce(float* const* to, int tos, const float* const* from, int rank
   }
 }
 
-}  // namespace compare::floor
+}  // namespace bench::floor

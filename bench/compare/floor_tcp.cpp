@@ -10,11 +10,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "common/data.hpp"
-#include "common/loop.hpp"
-#include "common/spawn.hpp"
+#include "bench/compare/loop.hpp"
 
-namespace compare::floor {
+namespace bench::floor {
 namespace {
 
 // Requests and barriers begin with a header. Data of collectives needs none, since both sides know its size.
@@ -197,17 +195,17 @@ void connect_pair(int ends[2]) {
 }
 
 }  // namespace
-}  // namespace compare::floor
+}  // namespace bench::floor
 
 int main(int argc, char** argv) try {
-  const compare::Setup setup = compare::setup_of(argc, argv);
+  const bench::Setup setup = bench::setup_of(argc, argv);
   if (setup.ranks != 2) throw std::invalid_argument("the bare loops over TCP need two ranks");
   int ends[2];
-  compare::floor::connect_pair(ends);
-  return compare::run_ranks(setup, [&](int rank) {
+  bench::floor::connect_pair(ends);
+  return bench::run_ranks(setup.ranks, setup.cpus, [&](int rank) {
     close(ends[1 - rank]);
-    compare::floor::FloorTcp contestant(ends[rank], rank, setup);
-    return compare::run_rank(contestant, setup);
+    bench::floor::FloorTcp contestant(ends[rank], rank, setup);
+    return bench::run_rank(contestant, setup);
   });
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());

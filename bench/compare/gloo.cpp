@@ -23,15 +23,13 @@
 #include <string>
 #include <vector>
 
-#include "common/data.hpp"
-#include "common/loop.hpp"
-#include "common/spawn.hpp"
+#include "bench/compare/loop.hpp"
 
 namespace {
 
 class Gloo {
  public:
-  Gloo(const compare::Setup& setup, int rank) : rank_(rank), size_(setup.ranks) {
+  Gloo(const bench::Setup& setup, int rank) : rank_(rank), size_(setup.ranks) {
     gloo::transport::tcp::attr address;
     address.hostname = "127.0.0.1";
     auto device = gloo::transport::tcp::CreateDevice(address);
@@ -40,8 +38,8 @@ class Gloo {
     context->setTimeout(std::chrono::seconds(120));
     context->connectFullMesh(store, device);
     context_ = context;
-    source_ = compare::Memory(setup.source_bytes(size_));
-    result_ = compare::Memory(setup.result_bytes(size_));
+    source_ = bench::Memory(setup.source_bytes(size_));
+    result_ = bench::Memory(setup.result_bytes(size_));
     barrier_.emplace(context_);
   }
 
@@ -52,15 +50,15 @@ class Gloo {
            std::to_string(GLOO_VERSION_PATCH);
   }
   std::string settings() const { return "private buffers; TCP over 127.0.0.1; its default algorithms"; }
-  static std::string lacks(compare::Operation operation) {
+  static std::string lacks(bench::Operation operation) {
     switch (operation) {
-      case compare::Operation::put:
-      case compare::Operation::get: return "this version of Gloo has no one-sided transfers";
-      case compare::Operation::reduce_scatter: return "this version of Gloo has reduce_scatter only in its older form";
-      case compare::Operation::scan:
-      case compare::Operation::exscan: return "Gloo has no scan";
-      case compare::Operation::allgatherv:
-      case compare::Operation::alltoallv: return "only alltoall is compared";
+      case bench::Operation::put:
+      case bench::Operation::get: return "this version of Gloo has no one-sided transfers";
+      case bench::Operation::reduce_scatter: return "this version of Gloo has reduce_scatter only in its older form";
+      case bench::Operation::scan:
+      case bench::Operation::exscan: return "Gloo has no scan";
+      case bench::Operation::allgatherv:
+      case bench::Operation::alltoallv: return "only alltoall is compared";
       default: return "";
     }
   }
@@ -153,12 +151,12 @@ class Gloo {
   void close() { barrier(); }
 
  private:
-  static float* floats(const compare::Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
+  static float* floats(const bench::Memory& memory) { return reinterpret_cast<float*>(memory.data()); }
 
   int rank_;
   int size_;
   std::shared_ptr<gloo::Context> context_;
-  compare::Memory source_, result_;
+  bench::Memory source_, result_;
   std::optional<gloo::BarrierOptions> barrier_;
   std::map<std::size_t, gloo::BroadcastOptions> broadcasts_;  // by size
   std::map<std::size_t, gloo::AllgatherOptions> allgathers_;
@@ -169,9 +167,9 @@ class Gloo {
   std::map<std::size_t, gloo::ReduceOptions> reduces_;
 };
 
-int run_as(int rank, const compare::Setup& setup) {
+int run_as(int rank, const bench::Setup& setup) {
   Gloo contestant(setup, rank);
-  return compare::run_rank(contestant, setup);
+  return bench::run_rank(contestant, setup);
 }
 
 // A start includes a launcher's work: each rank is a process that executes the program.
@@ -186,10 +184,10 @@ int execute_as(int rank, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const compare::Setup setup = compare::setup_of(argc, argv);
+  const bench::Setup setup = bench::setup_of(argc, argv);
   if (setup.rank >= 0) return run_as(setup.rank, setup);
-  return compare::run_ranks(setup,
-                            [&](int rank) { return setup.hello ? execute_as(rank, argc, argv) : run_as(rank, setup); });
+  return bench::run_ranks(setup.ranks, setup.cpus,
+                          [&](int rank) { return setup.hello ? execute_as(rank, argc, argv) : run_as(rank, setup); });
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

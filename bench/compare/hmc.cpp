@@ -3,29 +3,27 @@
 #include <hmc/hmc.hpp>
 #include <vector>
 
-#include "common/data.hpp"
-#include "common/loop.hpp"
-#include "common/setup.hpp"
+#include "bench/compare/loop.hpp"
 
 namespace {
 
 class Hmc {
  public:
-  explicit Hmc(const compare::Setup& setup)
+  explicit Hmc(const bench::Setup& setup)
       : runtime_(hmc::Runtime::init()), world_(runtime_.world()), window_buffers_(setup.window_buffers) {
     if (setup.hello) return;
     const std::size_t source = setup.source_bytes(size());
     const std::size_t result = setup.result_bytes(size());
     const std::size_t target = setup.target_bytes();
-    constexpr std::size_t page = compare::page_bytes;
+    constexpr std::size_t page = bench::page_bytes;
     window_ = hmc::Window::create(world_, target + source + result + 4 * page);
     target_offset_ = window_.alloc(target, page);
     if (window_buffers_) {
       source_ = window_.data() + window_.alloc(source, page);
       result_ = window_.data() + window_.alloc(result, page);
     } else {
-      private_source_ = compare::Memory(source);
-      private_result_ = compare::Memory(result);
+      private_source_ = bench::Memory(source);
+      private_result_ = bench::Memory(result);
       source_ = private_source_.data();
       result_ = private_result_.data();
     }
@@ -39,7 +37,7 @@ class Hmc {
     return "wire " + path.wire + "; " + (window_buffers_ ? "window" : "private") + " buffers; " +
            std::to_string(runtime_.node_count()) + " node(s)";
   }
-  static std::string lacks(compare::Operation) { return ""; }
+  static std::string lacks(bench::Operation) { return ""; }
 
   std::byte* source() { return source_; }
   std::byte* result() { return result_; }
@@ -69,11 +67,11 @@ class Hmc {
   void exscan(std::size_t bytes) { world_.exscan(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum); }
   void allgatherv(std::size_t bytes) { world_.allgatherv(source_, result_, counts(bytes)); }
   void alltoallv(std::size_t bytes) { world_.alltoallv(source_, counts(bytes), {}, result_, counts(bytes), {}); }
-  void begin(compare::Operation operation, std::size_t bytes) {
+  void begin(bench::Operation operation, std::size_t bytes) {
     switch (operation) {
-      case compare::Operation::broadcast: request_ = world_.ibroadcast(source_, bytes, 0); return;
-      case compare::Operation::allgather: request_ = world_.iallgather(source_, result_, bytes); return;
-      case compare::Operation::alltoall: request_ = world_.ialltoall(source_, result_, bytes); return;
+      case bench::Operation::broadcast: request_ = world_.ibroadcast(source_, bytes, 0); return;
+      case bench::Operation::allgather: request_ = world_.iallgather(source_, result_, bytes); return;
+      case bench::Operation::alltoall: request_ = world_.ialltoall(source_, result_, bytes); return;
       default: request_ = world_.iallreduce(source_, result_, bytes / sizeof(float), hmc::DType::f32, hmc::sum);
     }
   }
@@ -96,7 +94,7 @@ class Hmc {
   hmc::Request request_;
   bool window_buffers_;
   std::uint64_t target_offset_ = 0;
-  compare::Memory private_source_, private_result_;
+  bench::Memory private_source_, private_result_;
   std::byte* source_ = nullptr;
   std::byte* result_ = nullptr;
   std::vector<std::size_t> counts_;
@@ -105,10 +103,10 @@ class Hmc {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const compare::Setup setup = compare::setup_of(argc, argv);
-  compare::bind_launched(setup);
+  const bench::Setup setup = bench::setup_of(argc, argv);
+  bench::bind_launched(setup);
   Hmc contestant(setup);
-  return compare::run_rank(contestant, setup);
+  return bench::run_rank(contestant, setup);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -15,17 +14,19 @@
 
 #include <hmc/hmc.hpp>
 
-#include "common/spawn.hpp"
-#include "floor.hpp"
-#include "limit.hpp"
+#include "bench/compare/floor.hpp"
+#include "bench/compare/limit.hpp"
 
 namespace {
 
-using compare::Limit;
-using compare::median;
-using compare::Setup;
-using compare::floor::Board;
-using compare::floor::Floor;
+using bench::allowed_cpus;
+using bench::Limit;
+using bench::median_of;
+using bench::now_ns;
+using bench::ns_since;
+using bench::Setup;
+using bench::floor::Board;
+using bench::floor::Floor;
 
 constexpr std::size_t kib = 1024;
 constexpr std::size_t mib = 1024 * kib;
@@ -56,30 +57,19 @@ struct Row {
 struct Boards {
   explicit Boards(const Options& options) {
     small_setup.ranks = options.ranks;
-    small_setup.cpus = cpus(options.ranks);
+    // None if the ranks outnumber the CPUs.
+    if (std::vector<int> cpus = allowed_cpus(); cpus.size() >= static_cast<std::size_t>(options.ranks))
+      small_setup.cpus.assign(cpus.begin(), cpus.begin() + options.ranks);
     small.emplace(small_setup, options.ranks);
     if (options.ranks != 2) return;
     large_setup = small_setup;
-    large_setup.cells = {{compare::Operation::allreduce, largest}};
+    large_setup.cells = {{bench::Operation::allreduce, largest}};
     private_buffers.emplace(large_setup, 2);
     window_buffers.emplace(large_setup, 2);
   }
 
   Setup small_setup, large_setup;
   std::optional<Board> small, private_buffers, window_buffers;
-
- private:
-  /// The first allowed CPUs, or none if the ranks outnumber them.
-  static std::vector<int> cpus(int ranks) {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    ::sched_getaffinity(0, sizeof allowed, &allowed);
-    std::vector<int> list;
-    for (int cpu = 0; cpu < CPU_SETSIZE && static_cast<int>(list.size()) < ranks; ++cpu)
-      if (CPU_ISSET(static_cast<std::size_t>(cpu), &allowed)) list.push_back(cpu);
-    if (static_cast<int>(list.size()) < ranks) list.clear();
-    return list;
-  }
 };
 
 std::string size_name(std::size_t bytes) {
@@ -190,7 +180,7 @@ class Rows {
     };
     const auto recv = [=] {
       const Slot slot(mine, ++*received);
-      while (slot.number.load(std::memory_order_acquire) != *received) compare::floor::relax();
+      while (slot.number.load(std::memory_order_acquire) != *received) bench::floor::relax();
       asm volatile("" : : "r"(*slot.value) : "memory");
     };
     const int rank = rank_;
@@ -286,7 +276,7 @@ class Table {
       const std::int64_t start = now_ns();
       for (int round = -1; round < rounds_; ++round) {  // the first one warms up
         // On a busy machine fewer rounds are made; rank 0's clock decides for all.
-        if (round > 4 && from_rank_0(static_cast<double>(now_ns() - start)) > longest_row_ns) break;
+        if (round > 4 && from_rank_0(ns_since(start)) > longest_row_ns) break;
         double ns[2];
         for (const int which : {round & 1, ~round & 1}) ns[which] = time(row, which == 0 ? row.bare : row.hmc);
         if (round < 0) continue;
@@ -299,11 +289,6 @@ class Table {
   }
 
  private:
-  static std::int64_t now_ns() {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
-
   double from_rank_0(double value) {
     std::memcpy(floor_.source(), &value, sizeof value);
     floor_.broadcast(sizeof value);
@@ -325,7 +310,7 @@ class Table {
       floor_.barrier();
       const std::int64_t start = now_ns();
       loop(row.times);
-      return slowest(static_cast<double>(now_ns() - start) / row.times);
+      return slowest(ns_since(start) / row.times);
     }
     std::vector<double> calls;
     for (int i = 0; i < row.times + 1; ++i) {
@@ -333,10 +318,10 @@ class Table {
       floor_.barrier();
       const std::int64_t start = now_ns();
       loop(1);
-      if (i > 0) calls.push_back(static_cast<double>(now_ns() - start));
+      if (i > 0) calls.push_back(ns_since(start));
     }
     floor_.barrier();
-    return slowest(median(std::move(calls)));
+    return slowest(median_of(std::move(calls)));
   }
 
   static std::string show(double ns) {
@@ -347,11 +332,11 @@ class Table {
 
   /// True if the limit is met.
   static bool print(const Row& row, const std::vector<double>& bare, const std::vector<double>& hmc) {
-    const compare::Verdict verdict(row.limit, bare, hmc);
+    const bench::Verdict verdict(row.limit, bare, hmc);
     // Of the quiet rounds: the ratio without the effect of other work on the machine.
-    const double quiet = compare::quantile(hmc, 0.1) / compare::quantile(bare, 0.1);
-    std::printf("| %-27s | %10s | %10s | %6.2f | %6.2f | %s\n", row.name.c_str(), show(median(bare)).c_str(),
-                show(median(hmc)).c_str(), verdict.ratio, quiet, verdict.text.c_str());
+    const double quiet = bench::quantile_of(hmc, 0.1) / bench::quantile_of(bare, 0.1);
+    std::printf("| %-27s | %10s | %10s | %6.2f | %6.2f | %s\n", row.name.c_str(), show(median_of(bare)).c_str(),
+                show(median_of(hmc)).c_str(), verdict.ratio, quiet, verdict.text.c_str());
     std::fflush(stdout);
     return verdict.kept;
   }
@@ -402,7 +387,7 @@ int main(int argc, char** argv) try {
   Options options;
   CLI::App app("Compares HMC with bare loops over shared memory; ratios of interleaved rounds");
   app.add_option("-n,--np", options.ranks, "ranks; above 2 only barrier and 8-byte allreduce")
-      ->check(CLI::Range(2, compare::floor::most_ranks));
+      ->check(CLI::Range(2, bench::floor::most_ranks));
   app.add_option("--rounds", options.rounds, "rounds per row")->check(CLI::Range(1, 1000));
   app.add_option("--filter", options.filter, "only rows whose name contains this");
   app.add_flag("--fresh", options.fresh, "large allreduces with new inputs, and their results read");
@@ -410,7 +395,8 @@ int main(int argc, char** argv) try {
   CLI11_PARSE(app, argc, argv);
   Boards boards(options);
   set_job_environment(options.ranks);
-  return compare::run_ranks(boards.small_setup, [&](int rank) { return run_rank(options, boards, rank); });
+  return bench::run_ranks(options.ranks, boards.small_setup.cpus,
+                          [&](int rank) { return run_rank(options, boards, rank); });
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -1,22 +1,15 @@
 // The limits of hmc_floor's rows, and the verdict on measured rounds.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace compare {
+#include "bench/kit/figures.hpp"
 
-inline double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(values.size()) * part);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
-}
-inline double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
+namespace bench {
 
 /// An upper bound of HMC's time, relative to the bare loop's. There is no default: every row has a limit.
 class Limit {
@@ -45,8 +38,8 @@ struct Verdict {
       ratios.push_back(hmc[round] / bare[round]);
       extra.push_back(hmc[round] - bare[round]);
     }
-    ratio = median(std::move(ratios));
-    extra_ns = median(std::move(extra));
+    ratio = median_of(std::move(ratios));
+    extra_ns = median_of(std::move(extra));
     const bool by_ratio = limit.kind_ == Limit::Kind::ratio;
     kept = !hmc.empty() && (by_ratio ? ratio : extra_ns) <= limit.most_;
     char words[64];
@@ -64,4 +57,4 @@ struct Verdict {
   std::string text;  ///< "<= 1.05  ok"
 };
 
-}  // namespace compare
+}  // namespace bench

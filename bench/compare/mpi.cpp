@@ -1,34 +1,32 @@
 // Open MPI, MPICH and Intel MPI: this source is compiled once with each, and started by its own mpirun.
-#include "common/mpi.hpp"
+#include "bench/kit/mpi.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "common/data.hpp"
-#include "common/loop.hpp"
-#include "common/setup.hpp"
+#include "bench/compare/loop.hpp"
 
 namespace {
 
-using compare::check;
+using bench::check;
 
 // Buffers of collectives come from malloc, as in most programs; MPI-3 has no registered collectives. The target of put
 // and get is memory that MPI allocated, which is the fastest.
 class Mpi {
  public:
-  Mpi(int* argc, char*** argv, const compare::Setup& setup) {
+  Mpi(int* argc, char*** argv, const bench::Setup& setup) {
     check(MPI_Init(argc, argv), "MPI_Init");
     check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     if (setup.hello) return;
-    source_ = compare::Memory(setup.source_bytes(size_));
-    result_ = compare::Memory(setup.result_bytes(size_));
-    const std::size_t target = compare::whole_pages(setup.target_bytes());
+    source_ = bench::Memory(setup.source_bytes(size_));
+    result_ = bench::Memory(setup.result_bytes(size_));
+    const std::size_t target = bench::whole_pages(setup.target_bytes());
     const auto length = static_cast<MPI_Aint>(target);
     if (setup.own_target) {
-      own_target_ = compare::Memory(target);
+      own_target_ = bench::Memory(target);
       target_ = own_target_.data();
       check(MPI_Win_create(target_, length, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_), "MPI_Win_create");
     } else {
@@ -39,12 +37,12 @@ class Mpi {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  std::string version() const { return compare::mpi_version(); }
+  std::string version() const { return bench::mpi_version(); }
   std::string settings() const {
     return std::string("private buffers; put and get: ") +
            (own_target_.data() != nullptr ? "MPI_Win_create" : "MPI_Win_allocate") + ", lock_all, flush";
   }
-  static std::string lacks(compare::Operation) { return ""; }
+  static std::string lacks(bench::Operation) { return ""; }
 
   std::byte* source() { return source_.data(); }
   std::byte* result() { return result_.data(); }
@@ -108,15 +106,15 @@ class Mpi {
                         MPI_BYTE, MPI_COMM_WORLD),
           "MPI_Alltoallv");
   }
-  void begin(compare::Operation operation, std::size_t bytes) {
+  void begin(bench::Operation operation, std::size_t bytes) {
     const int count = static_cast<int>(bytes);
     switch (operation) {
-      case compare::Operation::broadcast:
+      case bench::Operation::broadcast:
         return check(MPI_Ibcast(source(), count, MPI_BYTE, 0, MPI_COMM_WORLD, &request_), "MPI_Ibcast");
-      case compare::Operation::allgather:
+      case bench::Operation::allgather:
         return check(MPI_Iallgather(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD, &request_),
                      "MPI_Iallgather");
-      case compare::Operation::alltoall:
+      case bench::Operation::alltoall:
         return check(MPI_Ialltoall(source(), count, MPI_BYTE, result(), count, MPI_BYTE, MPI_COMM_WORLD, &request_),
                      "MPI_Ialltoall");
       default:
@@ -151,17 +149,17 @@ class Mpi {
   MPI_Win window_ = MPI_WIN_NULL;
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::byte* target_ = nullptr;
-  compare::Memory source_, result_, own_target_;
+  bench::Memory source_, result_, own_target_;
   std::vector<int> counts_, begins_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const compare::Setup setup = compare::setup_of(argc, argv);
-  compare::bind_launched(setup);
+  const bench::Setup setup = bench::setup_of(argc, argv);
+  bench::bind_launched(setup);
   Mpi contestant(&argc, &argv, setup);
-  return compare::run_rank(contestant, setup);
+  return bench::run_rank(contestant, setup);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;

@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <hmc/hmc.hpp>
@@ -11,11 +10,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "common/data.hpp"
+#include "bench/kit/figures.hpp"
+#include "bench/kit/pattern.hpp"
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::size_t bytes = 64 << 10;
@@ -64,19 +62,19 @@ class Side {
   }
 
   /// The sender's data, in both memories. The receiver's are overwritten, so that no earlier call's data is accepted.
-  void prepare(std::uint32_t stamp) {
+  void prepare(int call) {
     if (is_sender_)
-      compare::fill_words(host_.data(), options_.bytes, 0, stamp);
+      data_.write(host_.data(), options_.bytes, call);
     else
       std::memset(host_.data(), 0xa5, options_.bytes);
     hmc::copy(device_.data(), host_.data(), options_.bytes);
   }
-  bool has_data(Mode mode, std::uint32_t stamp) {
+  bool has_data(Mode mode, int call) {
     if (mode != Mode::rdma_cpu) {
       std::memset(host_.data(), 0, options_.bytes);
       hmc::copy(host_.data(), device_.data(), options_.bytes);
     }
-    return compare::holds_words(host_.data(), options_.bytes, 0, stamp);
+    return data_.matches(host_.data(), options_.bytes, call);
   }
 
   const std::string& memory() const { return memory_; }
@@ -141,6 +139,7 @@ class Side {
   int peer_;
   std::string memory_;
   hmc::Window device_, host_;
+  bench::Pattern data_ = bench::Pattern::bytes(0);
   std::uint64_t count_ = 0;  // of all chunks so far
 };
 
@@ -149,9 +148,9 @@ int calls_for(std::size_t bytes) { return static_cast<int>(std::clamp<std::size_
 
 double us_per_call(Side& side, hmc::Team& team, Mode mode, int calls) {
   team.barrier();
-  const auto start = Clock::now();
+  const std::int64_t start = bench::now_ns();
   for (int i = 0; i < calls; ++i) side.run(mode);
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / calls;
+  return bench::us_since(start) / calls;
 }
 
 /// False if rank 1 has received wrong bytes.
@@ -164,15 +163,15 @@ bool measure(const Options& options, hmc::Team& team, std::FILE* out) {
                  side.device_path().c_str(), side.host_path().c_str());
   std::mt19937 random(options.seed);  // the same order on both ranks
   std::array<Mode, mode_names.size()> order = {Mode::uhm, Mode::serial, Mode::g2h2g, Mode::pipeline, Mode::rdma_cpu};
-  std::uint32_t stamp = options.seed;
+  int call = 0;
   for (int round = 0; round <= options.rounds; ++round) {  // round 0 warms up
     std::shuffle(order.begin(), order.end(), random);
     for (const Mode mode : order) {
       const char* const name = mode_names[static_cast<std::size_t>(mode)];
-      side.prepare(++stamp);
+      side.prepare(++call);
       const double us = us_per_call(side, team, mode, calls);
       team.barrier();
-      const int wrong = team.rank() == 1 && !side.has_data(mode, stamp) ? 1 : 0;
+      const int wrong = team.rank() == 1 && !side.has_data(mode, call) ? 1 : 0;
       int any_wrong = 0;
       team.allreduce(&wrong, &any_wrong, 1, hmc::DType::i32, hmc::max);
       if (any_wrong != 0) {

@@ -7,8 +7,8 @@
 
 namespace {
 
-using compare::Limit;
-using compare::Verdict;
+using bench::Limit;
+using bench::Verdict;
 using Rounds = std::vector<double>;
 
 TEST(FloorLimit, ratio_at_the_limit_is_kept) {

@@ -12,11 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "bench/compare/common/loop.hpp"
+#include "bench/compare/loop.hpp"
 
 namespace {
 
-using compare::Operation;
+using bench::Operation;
 
 enum class Fault {
   none,
@@ -50,7 +50,7 @@ struct Shared {
 
 class Threads {
  public:
-  Threads(Shared& shared, int rank, const compare::Setup& setup) : shared_(shared), rank_(rank) {
+  Threads(Shared& shared, int rank, const bench::Setup& setup) : shared_(shared), rank_(rank) {
     for (auto& memory : shared_.memory[rank])
       memory.resize(std::max(setup.result_bytes(ranks), setup.source_bytes(ranks)));
     meet();
@@ -164,7 +164,7 @@ class Threads {
     std::vector<float> one(count);
     std::fill_n(out, count, 0.0F);
     for (int r = 0; r < ranks; ++r) {
-      compare::fill_numbers(one.data(), count * sizeof(float), r, static_cast<std::uint32_t>(sums_) - 64);
+      bench::sum_of_ranks(r, r + 1).write(one.data(), count * sizeof(float), sums_ - 64);
       for (std::size_t i = 0; i < count; ++i) out[i] += one[i];
     }
   }
@@ -187,14 +187,14 @@ std::string lines_of(Fault fault, const std::string& cells, double limit_seconds
   for (std::string cell; split >> cell;) words.push_back(cell);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
-  const compare::Setup setup = compare::setup_of(static_cast<int>(argv.size()), argv.data());
+  const bench::Setup setup = bench::setup_of(static_cast<int>(argv.size()), argv.data());
 
   Shared shared(fault);
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&shared, &setup, rank] {
       Threads contestant(shared, rank, setup);
-      compare::run_rank(contestant, setup);
+      bench::run_rank(contestant, setup);
     });
   }
   threads.clear();
@@ -212,7 +212,7 @@ TEST(Loop, every_cell_has_a_figure) {
                                     "scatter:64 alltoall:64 reduce:64 reduce_scatter:64 scan:64 exscan:64 "
                                     "allgatherv:64 alltoallv:64");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 16) << text;
-  for (const auto name : compare::operation_names)
+  for (const auto name : bench::operation_names)
     EXPECT_TRUE(has(text, std::string("\"").append(name).append("\""))) << text;
   EXPECT_TRUE(has(text, "\"us_p50\"")) << text;
   EXPECT_FALSE(has(text, "\"error\"")) << text;
@@ -292,23 +292,24 @@ TEST(Loop, put_result_is_read_at_the_target) {
 TEST(Pattern, pattern_of_each_rank_is_different) {
   std::vector<float> sums(256), one(256);
   for (const int rank : {0, 1, 2}) {
-    compare::fill_numbers(one.data(), 1024, rank == 0 ? 2 : rank, 5);  // rank 2 twice, rank 0 missing
+    const int given = rank == 0 ? 2 : rank;  // rank 2 twice, rank 0 missing
+    bench::sum_of_ranks(given, given + 1).write(one.data(), 1024, 5);
     for (std::size_t i = 0; i < one.size(); ++i) sums[i] += one[i];
   }
-  EXPECT_FALSE(compare::holds_sums(sums.data(), 1024, 3, 5));
+  EXPECT_FALSE(bench::sum_of_ranks(0, 3).matches(sums.data(), 1024, 5));
 }
 
 TEST(Setup, cpu_list_is_parsed) {
   std::string program = "program", cpus = "--cpus=0,12,4";
   char* argv[] = {program.data(), cpus.data()};
-  EXPECT_EQ(compare::setup_of(2, argv).cpus, (std::vector<int>{0, 12, 4}));
+  EXPECT_EQ(bench::setup_of(2, argv).cpus, (std::vector<int>{0, 12, 4}));
 }
 
 TEST(Setup, unknown_option_is_rejected) {
   std::string program = "program";
   for (std::string word : {"sort:8", "put:7", "--nothing"}) {
     char* argv[] = {program.data(), word.data()};
-    EXPECT_THROW(compare::setup_of(2, argv), std::invalid_argument) << word;
+    EXPECT_THROW(bench::setup_of(2, argv), std::invalid_argument) << word;
   }
 }
 

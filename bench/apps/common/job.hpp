@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/compare/common/setup.hpp"
+#include "bench/kit/setup.hpp"
 
 namespace apps {
 
@@ -15,7 +15,7 @@ struct Job {
 };
 
 struct Arguments {
-  compare::Setup setup;
+  bench::Setup setup;
   bool verify_only = false;  ///< --verify: no measurement
   std::vector<Job> jobs;
 };
@@ -41,7 +41,7 @@ inline Arguments arguments_of(int argc, char** argv) {
     else
       arguments.jobs.push_back(job_of(word));
   }
-  arguments.setup = compare::setup_of(static_cast<int>(options.size()), options.data());
+  arguments.setup = bench::setup_of(static_cast<int>(options.size()), options.data());
   return arguments;
 }
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <vector>
 
 #include "bench/apps/common/stamps.hpp"
+#include "bench/kit/figures.hpp"
 
 namespace apps {
 
@@ -21,16 +21,6 @@ struct Figures {
 struct Both {
   Figures median, mean;
 };
-
-inline double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-inline double mean_of(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// The exchange of one call, in ns.
 struct Split {
@@ -49,7 +39,6 @@ inline Split split_of(const std::vector<Call>& calls, std::size_t rank) {
 
 /// `calls` and `steps`: by rank. Every rank has the same number of both.
 inline Both exchanges_of(const std::vector<std::vector<Call>>& calls, std::size_t steps) {
-  Both figures;
   const std::size_t ranks = calls.size(), calls_of_step = steps == 0 ? 0 : calls[0].size() / steps;
   std::vector<Call> together(ranks);
   std::vector<std::vector<double>> exchange(ranks), wait(ranks), rest(ranks);
@@ -70,15 +59,16 @@ inline Both exchanges_of(const std::vector<std::vector<Call>>& calls, std::size_
     }
   }
   const double per_us = 1e3 * static_cast<double>(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    figures.median.exchange += median_of(exchange[rank]) / per_us;
-    figures.median.wait += median_of(wait[rank]) / per_us;
-    figures.median.rest += median_of(rest[rank]) / per_us;
-    figures.mean.exchange += mean_of(exchange[rank]) / per_us;
-    figures.mean.wait += mean_of(wait[rank]) / per_us;
-    figures.mean.rest += mean_of(rest[rank]) / per_us;
-  }
-  return figures;
+  const auto averaged = [&](auto statistic) {
+    Figures figures;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      figures.exchange += statistic(exchange[rank]) / per_us;
+      figures.wait += statistic(wait[rank]) / per_us;
+      figures.rest += statistic(rest[rank]) / per_us;
+    }
+    return figures;
+  };
+  return {averaged(bench::median_of), averaged(bench::mean_of)};
 }
 
 /// The time of a step: the median of a rank's steps, and the time of whole blocks of steps of all ranks, in us.
@@ -91,7 +81,7 @@ inline StepTime step_time_of(const std::vector<std::vector<Step>>& steps, std::s
   for (const std::vector<Step>& rank : steps) {
     std::vector<double> ns;
     for (const Step& step : rank) ns.push_back(static_cast<double>(step.end - step.begin));
-    time.median += median_of(ns) / 1e3 / static_cast<double>(steps.size());
+    time.median += bench::median_of(ns) / 1e3 / static_cast<double>(steps.size());
   }
   double whole = 0;
   for (std::size_t i = 0; i < blocks; ++i) {

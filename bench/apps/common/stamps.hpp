@@ -1,18 +1,14 @@
-// Time stamps of a program's exchanges and steps, on a clock that all processes of the machine share.
+// Time stamps of a program's exchanges and steps.
 #pragma once
-
-#include <time.h>
 
 #include <cstdint>
 #include <vector>
 
+#include "bench/kit/figures.hpp"
+
 namespace apps {
 
-inline std::int64_t now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
-}
+using bench::now_ns;
 
 /// One exchange of one rank. Call i of a step on one rank corresponds to call i of the same step on all ranks.
 struct Call {

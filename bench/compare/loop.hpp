@@ -1,40 +1,49 @@
 // The loop that every contestant runs: the same buffers, order, dirtying, timing and checks.
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "data.hpp"
-#include "loopback.hpp"
-#include "results.hpp"
-#include "setup.hpp"
+#include "bench/kit/exchange.hpp"
+#include "bench/kit/figures.hpp"
+#include "bench/kit/lines.hpp"
+#include "bench/kit/setup.hpp"
 
-namespace compare {
+namespace bench {
 
-inline double now_ns() {
-  return static_cast<double>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
+struct Times {
+  std::vector<double> call_ns;  // of each pass, for one call of its batch
+  std::vector<double> read_ns;  // of each pass, if this rank has a result to read
+  long long loopback_bytes = 0;
+};
+
+/// One rank's times of a cell, in ns: of the call, of reading the result, and of both in one pass.
+enum Figure : std::size_t { mean, p50, read_mean, read_p50, both_p50, figure_count };
+using Figures = std::array<double, figure_count>;
+
+inline Figures figures_of(const Times& times) {
+  std::vector<double> both = times.call_ns;
+  for (std::size_t i = 0; i < std::min(both.size(), times.read_ns.size()); ++i) both[i] += times.read_ns[i];
+  return {mean_of(times.call_ns), median_of(times.call_ns), mean_of(times.read_ns), median_of(times.read_ns),
+          median_of(both)};
 }
 
 /// The difference of two consecutive readings of the clock. It is subtracted from every time.
 inline double clock_cost_ns() {
   std::vector<double> costs(2001);
   for (double& cost : costs) {
-    const double before = now_ns();
-    cost = now_ns() - before;
+    const std::int64_t before = now_ns();
+    cost = ns_since(before);
   }
-  std::nth_element(costs.begin(), costs.begin() + 1000, costs.end());
-  return costs[1000];
+  return median_of(std::move(costs));
 }
 
 /// Contestant, the interface of each peer's source:
@@ -55,28 +64,33 @@ inline double clock_cost_ns() {
 ///   void close();                             collective
 template <typename Contestant> class Loop {
  public:
-  Loop(Contestant& contestant, const Setup& setup, Lines* lines)
-      : it_(contestant),
-        data_(contestant),
-        setup_(setup),
-        lines_(lines),
-        clock_cost_(clock_cost_ns()),
-        start_(now_ns()) {}
+  Loop(Contestant& contestant, const Setup& setup)
+      : it_(contestant), setup_(setup), clock_cost_(clock_cost_ns()), start_(now_ns()) {
+    if (it_.rank() == 0) lines_.emplace(setup.output, setup.name, it_.size());
+  }
 
   void run() {
-    print_header();
+    const std::array<double, 2> place = own_place();
+    const std::vector<double> places = gather(place.data(), place.size());
+    if (lines_) {
+      lines_->describe(it_, places);
+      lines_->number("clock_ns", clock_cost_);
+      lines_->end();
+    }
     for (const Cell& cell : setup_.cells) run(cell);
   }
 
  private:
   static constexpr bool starts = requires(Contestant & it) { it.wait(); };
-  bool times(Operation operation) const { return !one_sided(operation) || it_.rank() == 0; }
 
   void run(const Cell& cell) {
     if (const std::string why = it_.lacks(cell.operation); !why.empty()) return print(cell, "lacks", why);
     // The last cells of a slow contestant get one pass each. If they were skipped, the same cells would always be
     // missing.
-    const bool hurried = agree(now_ns() - start_ > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
+    const bool hurried = agree(ns_since(start_) > setup_.limit_seconds * 1e9 ? 1 : 0) != 0;
+    std::byte* const in = cell.operation == Operation::get ? it_.target() : it_.source();
+    std::byte* const out = cell.operation == Operation::put ? it_.target() : it_.result();
+    data_ = exchange_of(cell.operation, it_.rank(), it_.size(), in, out, cell.bytes, float_sums(it_.rank()));
     if (!everyone(validate(cell))) return print(cell, "error", "a rank got wrong bytes or left a barrier early");
     if (setup_.stream) return stream(cell);
     if constexpr (starts) {
@@ -92,8 +106,7 @@ template <typename Contestant> class Loop {
     for (std::size_t i = 0; i < passes; ++i) pass(cell, batch, times);
     it_.barrier();
     times.loopback_bytes = loopback_bytes() - loopback_before;
-    if (!everyone(cell.operation == Operation::barrier || data_.verify(cell, stamp_)))
-      return print(cell, "error", "a rank got wrong bytes in the timed loop");
+    if (!everyone(data_.matches(call_))) return print(cell, "error", "a rank got wrong bytes in the timed loop");
     print(cell, batch, hurried, times);
   }
 
@@ -101,18 +114,17 @@ template <typename Contestant> class Loop {
   // work.
   void stream(const Cell& cell) {
     const double budget = setup_.cell_seconds * 1e9;
-    const double begin = now_ns();
+    const std::int64_t begin = now_ns();
     double spent = 0;
     double done = 0;
     for (std::uint64_t step = 1; agree(spent < budget ? 1 : 0) != 0;) {
       for (std::uint64_t i = 0; i < step; ++i) call(cell);
       done += static_cast<double>(step);
-      spent = now_ns() - begin;
+      spent = ns_since(begin);
       const double fit = done * budget / 20 / spent;
       step = agree(static_cast<std::uint64_t>(std::clamp(fit, 1.0, 2.0 * static_cast<double>(step))));
     }
-    if (lines_ == nullptr) return;
-    lines_->begin(setup_.name, it_.size(), cell);
+    if (!begin_line(cell)) return;
     lines_->number("us_mean", spent / done / 1e3);
     lines_->end();
   }
@@ -122,14 +134,14 @@ template <typename Contestant> class Loop {
   void overlap(const Cell& cell) {
     const double blocking = timed([&] { blocking_call(cell); });
     const double pure = timed([&] { call(cell); });
-    const auto units = static_cast<std::uint64_t>(std::max(1.0, pure * 1e3 / unit_ns()));
+    const Work work(pure);
     double compute = 0;
     double overall = 0;
     if (setup_.sleep_seconds == 0) {
-      compute = timed([&] { work(units); });
+      compute = timed([&] { work.run(); });
       overall = timed([&] {
         it_.begin(cell.operation, cell.bytes);
-        work(units);
+        work.run();
         it_.wait();
       });
     } else {  // the cost of begin and wait alone
@@ -137,15 +149,14 @@ template <typename Contestant> class Loop {
       overall = timed(
           [&] {
             it_.begin(cell.operation, cell.bytes);
-            const double begin = now_ns();
+            const std::int64_t begin = now_ns();
             std::this_thread::sleep_for(std::chrono::duration<double>(setup_.sleep_seconds));
-            slept = now_ns() - begin;
+            slept = ns_since(begin);
             it_.wait();
           },
-          [&] { return slept; });
+          &slept);
     }
-    if (lines_ == nullptr) return;
-    lines_->begin(setup_.name, it_.size(), cell);
+    if (!begin_line(cell)) return;
     lines_->number("us_blocking", blocking);
     lines_->number("us_pure", pure);
     lines_->number("us_compute", compute);
@@ -153,26 +164,23 @@ template <typename Contestant> class Loop {
     lines_->end();
   }
 
-  // The mean time of one iteration in us, averaged over the ranks. A barrier precedes each iteration.
-  template <typename Iteration> double timed(Iteration iteration) {
-    return timed(iteration, [] { return 0.0; });
-  }
-  /// `other()`: a part of the last iteration in ns that isn't counted.
-  template <typename Iteration, typename Other> double timed(Iteration iteration, Other other) {
+  // The mean time of one iteration in us, averaged over the ranks. A barrier precedes each iteration. `other_ns`: a
+  // part of the last iteration that isn't counted.
+  template <typename Iteration> double timed(Iteration iteration, const double* other_ns = nullptr) {
     const double budget = setup_.cell_seconds * 1e9 / 4;
     double spent = 0;
     double timed_ns = 0;
     std::uint64_t done = 0;
     std::uint64_t step = 3;
     for (bool warms_up = true; step > 0; warms_up = false) {
-      const double begin = now_ns();
+      const std::int64_t begin = now_ns();
       for (std::uint64_t i = 0; i < step; ++i) {
         it_.barrier();
-        const double start = now_ns();
+        const std::int64_t start = now_ns();
         iteration();
-        if (!warms_up) timed_ns += now_ns() - start - other() - clock_cost_;
+        if (!warms_up) timed_ns += ns_since(start) - (other_ns == nullptr ? 0 : *other_ns) - clock_cost_;
       }
-      const double all = now_ns() - begin;
+      const double all = ns_since(begin);
       const double fit = std::clamp(budget / 10 * static_cast<double>(step) / all, 1.0, 1000.0);
       if (!warms_up) {
         done += step;
@@ -186,37 +194,22 @@ template <typename Contestant> class Loop {
     return sum / static_cast<double>(ranks());
   }
 
-  static void work(std::uint64_t units) {
-    for (std::uint64_t i = 0; i < units; ++i) asm volatile("" : : : "memory");
-  }
-  // The least of several measurements: other processes only add to it.
-  double unit_ns() {
-    constexpr std::uint64_t units = 100'000;
-    for (int i = 0; unit_ns_ == 0 || i < 20; ++i) {
-      const double begin = now_ns();
-      work(units);
-      const double one = (now_ns() - begin) / static_cast<double>(units);
-      unit_ns_ = unit_ns_ == 0 ? one : std::min(unit_ns_, one);
-    }
-    return unit_ns_;
-  }
-
   // ---- one pass: write the input, line up, call, read the result
-  void pass(const Cell& cell, std::size_t batch, Times& times_out) {
-    data_.fill(cell, ++stamp_);
+  void pass(const Cell& cell, std::size_t batch, Times& times) {
+    data_.write(++call_);
     if (one_sided(cell.operation)) it_.expose();
     it_.barrier();
-    if (times(cell.operation)) {
-      const double begin = now_ns();
+    if (!one_sided(cell.operation) || it_.rank() == 0) {
+      const std::int64_t begin = now_ns();
       for (std::size_t i = 0; i < batch; ++i) call(cell);
-      const double end = now_ns();
-      times_out.call_ns.push_back(std::max(0.0, end - begin - clock_cost_) / static_cast<double>(batch));
-      if (cell.operation != Operation::put) read(cell, times_out);
+      const double ns = ns_since(begin);
+      times.call_ns.push_back(std::max(0.0, ns - clock_cost_) / static_cast<double>(batch));
+      if (cell.operation != Operation::put) read(times);
     }
     if (one_sided(cell.operation)) {
       it_.barrier();  // from here the target may access its memory
       it_.expose();
-      if (cell.operation == Operation::put && it_.rank() == data_.target_rank()) read(cell, times_out);
+      if (cell.operation == Operation::put && it_.rank() == target_of(it_.size())) read(times);
     }
   }
 
@@ -232,8 +225,8 @@ template <typename Contestant> class Loop {
 
   void blocking_call(const Cell& cell) {
     switch (cell.operation) {
-      case Operation::put: return it_.put(data_.target_rank(), cell.bytes);
-      case Operation::get: return it_.get(data_.target_rank(), cell.bytes);
+      case Operation::put: return it_.put(target_of(it_.size()), cell.bytes);
+      case Operation::get: return it_.get(target_of(it_.size()), cell.bytes);
       case Operation::barrier: return it_.barrier();
       case Operation::broadcast: return it_.broadcast(cell.bytes);
       case Operation::allgather: return it_.allgather(cell.bytes);
@@ -251,10 +244,10 @@ template <typename Contestant> class Loop {
   }
 
   // The time to read the result, which also depends on the cache in which the library left it.
-  void read(const Cell& cell, Times& times_out) {
-    const double begin = now_ns();
-    data_.read(cell);
-    times_out.read_ns.push_back(std::max(0.0, now_ns() - begin - clock_cost_));
+  void read(Times& times) {
+    const std::int64_t begin = now_ns();
+    data_.read();
+    times.read_ns.push_back(std::max(0.0, ns_since(begin) - clock_cost_));
   }
 
   // ---- before anything is timed
@@ -262,10 +255,10 @@ template <typename Contestant> class Loop {
     if (cell.operation == Operation::barrier) return validate_barrier();
     bool right = true;
     for (int i = 0; i < 2; ++i) {
-      data_.poison(cell);
+      data_.poison();
       Times ignored;
       pass(cell, 1, ignored);
-      right = data_.verify(cell, stamp_) && right;
+      right = data_.matches(call_) && right;
       it_.barrier();  // before the buffers are overwritten, all ranks have checked them
     }
     return right;
@@ -275,9 +268,9 @@ template <typename Contestant> class Loop {
   bool validate_barrier() {
     it_.barrier();
     if (it_.rank() == it_.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-    double moments[2] = {now_ns(), 0};
+    double moments[2] = {ns_since(0), 0};
     it_.barrier();
-    moments[1] = now_ns();
+    moments[1] = ns_since(0);
     const std::vector<double> all = gather(moments, 2);
     double last_in = 0;
     double first_out = 1e300;
@@ -307,11 +300,11 @@ template <typename Contestant> class Loop {
     const double budget = setup_.cell_seconds * 1e9;
     std::size_t done = 0;
     for (std::size_t step = 1;; step *= 2) {
-      const double begin = now_ns();
+      const std::int64_t begin = now_ns();
       Times ignored;
       for (std::size_t i = 0; i < step; ++i) pass(cell, batch, ignored);
       done += step;
-      const double spent = now_ns() - begin;
+      const double spent = ns_since(begin);
       if (agree(done < wanted && spent < budget / 10 ? 1 : 0) != 0) continue;
       const double fit = std::max(3.0, budget / std::max(1.0, spent / static_cast<double>(step)));
       const auto most = static_cast<double>(std::max<std::size_t>(3, calls(cell) / batch));
@@ -342,30 +335,13 @@ template <typename Contestant> class Loop {
   }
 
   // ---- output of rank 0
-  void print_header() {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    sched_getaffinity(0, sizeof allowed, &allowed);
-    double mine[2] = {0, static_cast<double>(CPU_COUNT(&allowed))};
-    while (mine[0] < CPU_SETSIZE && !CPU_ISSET(static_cast<std::size_t>(mine[0]), &allowed)) ++mine[0];
-    const std::vector<double> all = gather(mine, 2);
-    if (lines_ == nullptr) return;
-    std::string cpus = "[";
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      cpus += (r == 0 ? "[" : ", [") + std::to_string(static_cast<int>(all[2 * r])) + ", " +
-              std::to_string(static_cast<int>(all[2 * r + 1])) + "]";
-    }
-    lines_->begin(setup_.name, it_.size());
-    lines_->text("version", it_.version());
-    lines_->text("settings", it_.settings());
-    lines_->raw("cpus", cpus + "]");  // per rank: the first core allowed, and how many
-    lines_->number("clock_ns", clock_cost_);
-    lines_->end();
+  bool begin_line(const Cell& cell) {
+    if (lines_) lines_->begin(name_of(cell.operation), cell.bytes);
+    return lines_.has_value();
   }
 
   void print(const Cell& cell, const char* key, const std::string& why) {
-    if (lines_ == nullptr) return;
-    lines_->begin(setup_.name, it_.size(), cell);
+    if (!begin_line(cell)) return;
     lines_->text(key, why);
     lines_->end();
   }
@@ -373,24 +349,15 @@ template <typename Contestant> class Loop {
   void print(const Cell& cell, std::size_t batch, bool hurried, const Times& times) {
     const Figures mine = figures_of(times);
     const std::vector<double> all = gather(mine.data(), mine.size());
-    if (lines_ == nullptr) return;
-    std::vector<Figures> ranks_figures(ranks());
-    for (std::size_t i = 0; i < all.size(); ++i) ranks_figures[i / mine.size()][i % mine.size()] = all[i];
+    if (!begin_line(cell)) return;
+    std::vector<Figures> timed(ranks());
+    for (std::size_t i = 0; i < all.size(); ++i) timed[i / mine.size()][i % mine.size()] = all[i];
     if (cell.operation == Operation::put) {  // the target rank reads the result
-      const Figures& target = ranks_figures[static_cast<std::size_t>(data_.target_rank())];
-      ranks_figures[0][read_mean] = target[read_mean];
-      ranks_figures[0][both_p50] = ranks_figures[0][p50] + target[read_p50];
+      const Figures& target = timed[static_cast<std::size_t>(target_of(it_.size()))];
+      timed[0][read_mean] = target[read_mean];
+      timed[0][both_p50] = timed[0][p50] + target[read_p50];
     }
-    ranks_figures.resize(one_sided(cell.operation) ? 1 : ranks());
-    print(cell, ranks_figures);
-    lines_->whole("loopback_bytes", times.loopback_bytes);
-    lines_->whole("calls", static_cast<long long>(times.call_ns.size() * batch));
-    lines_->whole("batch", static_cast<long long>(batch));
-    if (hurried) lines_->whole("hurried", 1);
-    lines_->end();
-  }
-
-  void print(const Cell& cell, const std::vector<Figures>& timed) {
+    timed.resize(one_sided(cell.operation) ? 1 : ranks());
     Figures sums{};
     double least = 1e300, most = 0;
     for (const Figures& one : timed) {
@@ -399,7 +366,6 @@ template <typename Contestant> class Loop {
       most = std::max(most, one[mean]);
     }
     const double per_us = 1e3 * static_cast<double>(timed.size());
-    lines_->begin(setup_.name, it_.size(), cell);
     lines_->number("us_mean", sums[mean] / per_us);  // averages over the ranks, as OSU prints
     lines_->number("us_p50", sums[p50] / per_us);
     lines_->number("us_min", least / 1e3);  // of the ranks' means
@@ -407,36 +373,34 @@ template <typename Contestant> class Loop {
     lines_->number("us_read", sums[read_mean] / per_us);  // reading the result once, not part of us_mean
     lines_->number("us_both_mean", (sums[mean] + sums[read_mean]) / per_us);
     lines_->number("us_both_p50", sums[both_p50] / per_us);
+    lines_->whole("loopback_bytes", times.loopback_bytes);
+    lines_->whole("calls", static_cast<long long>(times.call_ns.size() * batch));
+    lines_->whole("batch", static_cast<long long>(batch));
+    if (hurried) lines_->whole("hurried", 1);
+    lines_->end();
   }
 
   std::size_t ranks() const { return static_cast<std::size_t>(it_.size()); }
 
   Contestant& it_;
-  Data<Contestant> data_;
   const Setup& setup_;
-  Lines* lines_;  // null except on rank 0
+  std::optional<Lines> lines_;  // of rank 0
   double clock_cost_;
-  double start_;
-  double unit_ns_ = 0;
-  std::uint32_t stamp_ = 0;
+  std::int64_t start_;
+  Exchange data_;  // of the current cell
+  int call_ = 0;
 };
 
 /// The whole work of a rank.
 template <typename Contestant> int run_rank(Contestant& contestant, const Setup& setup) {
   if (setup.hello) {
     contestant.barrier();
-    contestant.close();
-    return 0;
-  }
-  if (setup.late_binding) bind_rank(setup, contestant.rank());
-  if (contestant.rank() == 0) {
-    Lines lines(setup.output);
-    Loop<Contestant>(contestant, setup, &lines).run();
   } else {
-    Loop<Contestant>(contestant, setup, nullptr).run();
+    if (setup.late_binding) bind_rank(setup.cpus, contestant.rank());
+    Loop<Contestant>(contestant, setup).run();
   }
   contestant.close();
   return 0;
 }
 
-}  // namespace compare
+}  // namespace bench

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace compare {
+namespace bench {
 
 inline void check(int code, const char* call) {
   if (code != MPI_SUCCESS) throw std::runtime_error(std::string(call) + " failed");
@@ -28,4 +28,4 @@ inline std::string mpi_version() {
   return first;
 }
 
-}  // namespace compare
+}  // namespace bench
