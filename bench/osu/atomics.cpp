@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/osu/kit/transfer.hpp"
-#include "bench/osu/programs.hpp"
+#include "bench/osu/session.hpp"
+#include "bench/osu/transfer.hpp"
 
 namespace bench {
 namespace {
@@ -26,7 +26,7 @@ struct Atomic {
   int (*after)(int word);
 };
 
-template <typename T, typename Call> Atomic fetching(const char* name, Call, int (*after)(int)) {
+template <typename T, typename Call> Atomic fetching(const char* name, int (*after)(int), Call) {
   const auto loop = [](Side& side, std::size_t, int repeat) {
     T result{};
     for (int i = 0; i < repeat; ++i) result = Call{}(side.window, side.peer);
@@ -35,7 +35,7 @@ template <typename T, typename Call> Atomic fetching(const char* name, Call, int
   return {name, true, loop, after};
 }
 
-template <typename Call> Atomic posting(const char* name, Call, int (*after)(int)) {
+template <typename Call> Atomic posting(const char* name, int (*after)(int), Call) {
   const auto loop = [](Side& side, std::size_t, int repeat) {
     for (int i = 0; i < repeat; ++i) {
       Call{}(side.window, side.peer);
@@ -56,30 +56,19 @@ template <typename T> std::vector<Atomic> atomics_on() {
   const auto same = [](int word) { return word; };
   const auto if_equal = [](int word) { return word == compared ? operand : word; };
   return {
-      fetching<T>(
-          "fetch_add", [](W& w, int peer) { return w.fetch_add<T>(peer, word_at, value); }, plus),
-      fetching<T>(
-          "fetch_and", [](W& w, int peer) { return w.fetch_and<T>(peer, word_at, value); }, both),
-      fetching<T>(
-          "fetch_or", [](W& w, int peer) { return w.fetch_or<T>(peer, word_at, value); }, either),
-      fetching<T>(
-          "fetch_xor", [](W& w, int peer) { return w.fetch_xor<T>(peer, word_at, value); }, one),
-      fetching<T>(
-          "swap", [](W& w, int peer) { return w.swap<T>(peer, word_at, value); }, replaced),
-      fetching<T>(
-          "compare_swap", [](W& w, int peer) { return w.compare_swap<T>(peer, word_at, compared, value); }, if_equal),
-      fetching<T>(
-          "fetch", [](W& w, int peer) { return w.fetch<T>(peer, word_at); }, same),
-      posting(
-          "add", [](W& w, int peer) { w.add<T>(peer, word_at, value); }, plus),
-      posting(
-          "set", [](W& w, int peer) { w.set<T>(peer, word_at, value); }, replaced),
-      posting(
-          "and", [](W& w, int peer) { w.atomic_and<T>(peer, word_at, value); }, both),
-      posting(
-          "or", [](W& w, int peer) { w.atomic_or<T>(peer, word_at, value); }, either),
-      posting(
-          "xor", [](W& w, int peer) { w.atomic_xor<T>(peer, word_at, value); }, one),
+      fetching<T>("fetch_add", plus, [](W& w, int peer) { return w.fetch_add<T>(peer, word_at, value); }),
+      fetching<T>("fetch_and", both, [](W& w, int peer) { return w.fetch_and<T>(peer, word_at, value); }),
+      fetching<T>("fetch_or", either, [](W& w, int peer) { return w.fetch_or<T>(peer, word_at, value); }),
+      fetching<T>("fetch_xor", one, [](W& w, int peer) { return w.fetch_xor<T>(peer, word_at, value); }),
+      fetching<T>("swap", replaced, [](W& w, int peer) { return w.swap<T>(peer, word_at, value); }),
+      fetching<T>("compare_swap", if_equal,
+                  [](W& w, int peer) { return w.compare_swap<T>(peer, word_at, compared, value); }),
+      fetching<T>("fetch", same, [](W& w, int peer) { return w.fetch<T>(peer, word_at); }),
+      posting("add", plus, [](W& w, int peer) { w.add<T>(peer, word_at, value); }),
+      posting("set", replaced, [](W& w, int peer) { w.set<T>(peer, word_at, value); }),
+      posting("and", both, [](W& w, int peer) { w.atomic_and<T>(peer, word_at, value); }),
+      posting("or", either, [](W& w, int peer) { w.atomic_or<T>(peer, word_at, value); }),
+      posting("xor", one, [](W& w, int peer) { w.atomic_xor<T>(peer, word_at, value); }),
   };
 }
 
@@ -101,18 +90,17 @@ template <typename T> TransferCase case_of(const Atomic& atomic, Side& side) {
 // hmc_atomics prints a row per atomic; the other programs have one atomic and OSU's columns.
 bool is_list(const Session& session) { return session.spec.name == "hmc_atomics"; }
 
-void add_row(Session& session, const Atomic& atomic, std::size_t bytes, const Figures& figures) {
-  std::vector<Cell> cells;
-  if (is_list(session))
-    cells = {std::string(atomic.name), 1 / figures.main, figures.main};
-  else
-    cells = {std::uint64_t{bytes}, figures.main};
-  add_cells(session.options, Metric::latency, figures, cells);
-  if (!figures.right) {
-    withdraw(cells, 1);
-    session.failed = true;
+Row row_of(const Session& session, const char* name, std::size_t bytes, const Figures& figures) {
+  Row row;
+  if (is_list(session)) {
+    row.push_back({"# Operation", "operation", name, 20, true});
+    row.push_back({"Million ops/s", "mops", 1 / figures.main});
+  } else {
+    row.push_back({"# Size", "size", std::uint64_t{bytes}, size_width, true});
   }
-  session.row(cells);
+  row.push_back({"Latency (us)", "avg_us", figures.main});
+  add_common(session.options, Metric::latency, figures, {}, row);
+  return row;
 }
 
 template <typename T> void measure(Session& session, const std::string& operation) {
@@ -123,17 +111,12 @@ template <typename T> void measure(Session& session, const std::string& operatio
   side.reads = side.reads || side.starts;  // and both check: the word, and the returned value
 
   print_facts(session, side.peer);
-  std::vector<Column> columns;
-  if (is_list(session))
-    columns = {{"# Operation", "operation", 20, true}, {"Million ops/s", "mops"}, {"Latency (us)", "avg_us"}};
-  else
-    columns = {{"# Size", "size", size_width, true}, {"Latency (us)", "avg_us"}};
-  add_columns(session.options, Metric::latency, {}, columns);
-  session.report.columns(columns);
+  session.report.columns(row_of(session, "", sizeof(T), {}));
   for (const Atomic& atomic : atomics_on<T>()) {
     if (operation != "all" && operation != atomic.name) continue;
     session.progress.begin(fmt::format("{}: {}", session.spec.name, atomic.name));
-    add_row(session, atomic, sizeof(T), measure_transfer(session, spec, side, case_of<T>(atomic, side)));
+    const Figures figures = measure_transfer(session, spec, side, case_of<T>(atomic, side));
+    session.row(row_of(session, atomic.name, sizeof(T), figures), figures.right);
   }
   buffers.close();
 }

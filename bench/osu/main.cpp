@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "bench/osu/kit/figures.hpp"
-#include "bench/osu/programs.hpp"
+#include "bench/osu/session.hpp"
 
 namespace bench {
 namespace {
@@ -48,7 +47,7 @@ int main(int argc, char** argv) {
   const std::string name = std::filesystem::path(argv[0]).filename();
   const std::vector<bench::Program> programs = bench::all_programs();
   for (const bench::Program& program : programs) {
-    if (program.spec.name == name) return bench::run(argc, argv, program.spec, program.body);
+    if (program.spec.name == name) return bench::run(argc, argv, program);
   }
   if (argc == 2 && std::string(argv[1]) == "--list") {
     for (const bench::Program& program : programs) fmt::print("{}\n", program.spec.name);

@@ -1,9 +1,8 @@
 // The programs in which pairs of ranks transfer: a loop each, and a row of the table.
-#include "bench/osu/kit/transfer.hpp"
+#include "bench/osu/transfer.hpp"
 
+#include <string>
 #include <vector>
-
-#include "bench/osu/programs.hpp"
 
 namespace bench {
 namespace {
@@ -132,83 +131,33 @@ struct Transfer {
   const char* title;
   TransferLoop loop;
   TransferSpec spec;
-  Iterations iterations = latency_iterations;
-  std::size_t max_bytes = 4 << 20;
 };
 
+constexpr auto get = Direction::get;
+constexpr auto halves = Pairing::halves;
+constexpr const char* put_mr_title = "Put Multiple Bandwidth / Message Rate Test";
+constexpr const char* get_mr_title = "Get Multiple Bandwidth / Message Rate Test";
+constexpr const char* mbw_mr_title = "Multiple Bandwidth / Message Rate Test";
+
 const Transfer table[] = {
-    {"hmc_put_latency", "Put Latency Test", puts, {}},
-    {"hmc_get_latency", "Get Latency Test", gets, {.direction = Direction::get}},
-    {"hmc_put_signal_latency", "Put Signal Latency Test", ping_pong, {.both = true, .one_way = 0.5}},
-    {"hmc_put_multi_lat", "Put Multi Latency Test", puts, {.pairing = Pairing::halves}},
-    {"hmc_get_multi_lat", "Get Multi Latency Test", gets, {.pairing = Pairing::halves, .direction = Direction::get}},
-    {"hmc_put_bw",
-     "Put Bandwidth Test",
-     put_windows,
-     {.metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_get_bw",
-     "Get Bandwidth Test",
-     get_windows,
-     {.direction = Direction::get, .metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_put_bibw",
-     "Put Bi-Directional Bandwidth Test",
-     put_both_ways,
-     {.both = true, .metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_get_bibw",
-     "Get Bi-Directional Bandwidth Test",
-     get_windows,
-     {.direction = Direction::get, .both = true, .metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_put_mr",
-     "Put Multiple Bandwidth / Message Rate Test",
-     put_windows,
-     {.pairing = Pairing::halves, .metric = Metric::bandwidth, .windowed = true, .message_rate = true},
-     bandwidth_iterations},
-    {"hmc_get_mr",
-     "Get Multiple Bandwidth / Message Rate Test",
-     get_windows,
-     {.pairing = Pairing::halves,
-      .direction = Direction::get,
-      .metric = Metric::bandwidth,
-      .windowed = true,
-      .message_rate = true},
-     bandwidth_iterations},
-    {"hmc_latency", "Latency Test", message_ping_pong, {.both = true, .two_sided = true, .one_way = 0.5}},
-    {"hmc_bw",
-     "Bandwidth Test",
-     message_windows,
-     {.two_sided = true, .metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_bibw",
-     "Bi-Directional Bandwidth Test",
-     messages_both_ways,
-     {.both = true, .two_sided = true, .metric = Metric::bandwidth, .windowed = true},
-     bandwidth_iterations},
-    {"hmc_mbw_mr",
-     "Multiple Bandwidth / Message Rate Test",
-     message_windows,
-     {.pairing = Pairing::halves,
-      .two_sided = true,
-      .metric = Metric::bandwidth,
-      .windowed = true,
-      .message_rate = true},
-     bandwidth_iterations},
+    {"put_latency", "Put Latency Test", puts, {}},
+    {"get_latency", "Get Latency Test", gets, {.direction = get}},
+    {"put_signal_latency", "Put Signal Latency Test", ping_pong, {.both = true}},
+    {"put_multi_lat", "Put Multi Latency Test", puts, {.pairing = halves}},
+    {"get_multi_lat", "Get Multi Latency Test", gets, {.pairing = halves, .direction = get}},
+    {"put_bw", "Put Bandwidth Test", put_windows, {.windowed = true}},
+    {"get_bw", "Get Bandwidth Test", get_windows, {.direction = get, .windowed = true}},
+    {"put_bibw", "Put Bi-Directional Bandwidth Test", put_both_ways, {.both = true, .windowed = true}},
+    {"get_bibw", "Get Bi-Directional Bandwidth Test", get_windows, {.direction = get, .both = true, .windowed = true}},
+    {"put_mr", put_mr_title, put_windows, {.pairing = halves, .windowed = true}},
+    {"get_mr", get_mr_title, get_windows, {.pairing = halves, .direction = get, .windowed = true}},
+    {"latency", "Latency Test", message_ping_pong, {.both = true, .two_sided = true}},
+    {"bw", "Bandwidth Test", message_windows, {.two_sided = true, .windowed = true}},
+    {"bibw", "Bi-Directional Bandwidth Test", messages_both_ways, {.both = true, .two_sided = true, .windowed = true}},
+    {"mbw_mr", mbw_mr_title, message_windows, {.pairing = halves, .two_sided = true, .windowed = true}},
     // The library has no accumulate of vectors, so the programs call one atomic per 64-bit word.
-    {"hmc_acc_latency",
-     "Accumulate Latency Test",
-     accumulate,
-     {.accumulates = Accumulates::yes},
-     collective_iterations,
-     64 << 10},
-    {"hmc_get_acc_latency",
-     "Get Accumulate Latency Test",
-     get_accumulate,
-     {.accumulates = Accumulates::and_fetches},
-     collective_iterations,
-     8 << 10},
+    {"acc_latency", "Accumulate Latency Test", accumulate, {.accumulates = Accumulates::yes}},
+    {"get_acc_latency", "Get Accumulate Latency Test", get_accumulate, {.accumulates = Accumulates::and_fetches}},
 };
 
 }  // namespace
@@ -216,12 +165,17 @@ const Transfer table[] = {
 std::vector<Program> transfers() {
   std::vector<Program> programs;
   for (const Transfer& what : table) {
+    const Accumulates accumulates = what.spec.accumulates;
     const unsigned windowed = what.spec.windowed ? window_size_flag : 0U;
-    programs.push_back({{.name = what.name,
+    programs.push_back({{.name = std::string("hmc_") + what.name,
                          .title = what.title,
                          .flags = timing_flags | size_flag | data_flags | windowed,
-                         .iterations = what.iterations,
-                         .max_bytes = what.max_bytes,
+                         .iterations = what.spec.windowed               ? bandwidth_iterations
+                                       : accumulates == Accumulates::no ? latency_iterations
+                                                                        : collective_iterations,
+                         .max_bytes = accumulates == Accumulates::no    ? 4U << 20
+                                      : accumulates == Accumulates::yes ? 64U << 10
+                                                                        : 8U << 10,
                          .min_ranks = 2},
                         [&what](Session& session) { measure_transfers(session, what.spec, what.loop); }});
   }

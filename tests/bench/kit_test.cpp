@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
-#include "bench/osu/kit/buffers.hpp"
-#include "bench/osu/kit/figures.hpp"
-#include "bench/osu/kit/options.hpp"
+#include "bench/kit/figures.hpp"
+#include "bench/kit/pattern.hpp"
+#include "bench/osu/data.hpp"
+#include "bench/osu/options.hpp"
 
 namespace {
 
@@ -47,10 +47,9 @@ TEST(Work, time_grows_with_requested_time) {
     const bench::Work work(us);
     double best = 1e9;
     for (int i = 0; i < 30; ++i) {
-      const auto start = std::chrono::steady_clock::now();
+      const std::int64_t start = bench::now_ns();
       work.run();
-      best =
-          std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+      best = std::min(best, bench::us_since(start));
     }
     return best;
   };
@@ -99,7 +98,7 @@ TEST(Reduction, result_of_one_rank_is_its_contribution) {
     const auto operation = static_cast<hmc::Op>(op);
     if (operation >= hmc::maxloc) continue;  // not defined for plain numbers
     bench::contribution(operation, hmc::DType::i32, 0, 1).write(given.data(), given.size(), 2);
-    EXPECT_TRUE(bench::reduction(operation, hmc::DType::i32, 1).matches(given.data(), given.size(), 2)) << op;
+    EXPECT_TRUE(bench::reduction(operation, hmc::DType::i32, 1, 1).matches(given.data(), given.size(), 2)) << op;
   }
 }
 
@@ -115,8 +114,9 @@ TEST(Reduction, sum_depends_on_every_rank) {
   std::vector<float> result(count);
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < count; ++i) result[i] += given(rank)[i];
-    EXPECT_EQ(bench::reduction(hmc::Op::sum, hmc::DType::f32, ranks).matches(result.data(), count * sizeof(float), 0),
-              rank == ranks - 1);
+    EXPECT_EQ(
+        bench::reduction(hmc::Op::sum, hmc::DType::f32, ranks, ranks).matches(result.data(), count * sizeof(float), 0),
+        rank == ranks - 1);
   }
 }
 

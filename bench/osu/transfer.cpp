@@ -1,14 +1,15 @@
-#include "bench/osu/kit/transfer.hpp"
+#include "bench/osu/transfer.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <initializer_list>
 #include <limits>
+#include <memory>
 #include <tuple>
 
-#include "bench/osu/kit/buffers.hpp"
-#include "bench/osu/kit/figures.hpp"
+#include "bench/kit/exchange.hpp"
+#include "bench/kit/figures.hpp"
 
 namespace bench {
 namespace {
@@ -26,49 +27,35 @@ double run_loop(Session& session, Side& side, const TransferCase& the_case, int 
   double us = 0;
   for (int slice = 0; slice < slices; ++slice) {
     const auto at = [&](int s) { return static_cast<int>(static_cast<long>(count) * s / slices); };
-    const Clock::time_point start = Clock::now();
+    const std::int64_t start = now_ns();
     the_case.loop(side, the_case.bytes, at(slice + 1) - at(slice));
-    us += us_between(start, Clock::now());
+    us += us_since(start);
     session.progress.tick(done + at(slice + 1), of);
   }
   return us;
 }
 
-// The fastest form: one timer around the whole loop.
-Loop time_whole(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
+// The fastest form is one timer around the whole loop. With `each`: a timer around each repeat, for minimum, maximum
+// and percentiles.
+Loop time_calls(Session& session, Side& side, const TransferCase& the_case, Repeats repeats, bool each) {
   Loop loop;
+  if (each) loop.each_us.resize(static_cast<std::size_t>(repeats.count));
   if (side.writes) the_case.write(session.next_data);
   session.team.barrier();
   if (side.acts) {
     const int all = repeats.warmup + repeats.count;
     run_loop(session, side, the_case, repeats.warmup, 0, all);
-    const double us = run_loop(session, side, the_case, repeats.count, repeats.warmup, all);
-    if (side.timed) loop.total_us = us;
-  }
-  session.team.barrier();
-  return loop;
-}
-
-// A timer around each repeat, for minimum, maximum and percentiles.
-Loop time_each(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
-  Loop loop;
-  loop.each_us.resize(static_cast<std::size_t>(repeats.count));
-  if (side.writes) the_case.write(session.next_data);
-  session.team.barrier();
-  if (side.acts) {
-    const int all = repeats.warmup + repeats.count;
-    run_loop(session, side, the_case, repeats.warmup, 0, all);
+    if (!each) loop.total_us = run_loop(session, side, the_case, repeats.count, repeats.warmup, all);
     int done = repeats.warmup;
-    for (double& each : loop.each_us) {
-      const Clock::time_point start = Clock::now();
+    for (double& us : loop.each_us) {
+      const std::int64_t start = now_ns();
       the_case.loop(side, the_case.bytes, 1);
-      const double us = us_between(start, Clock::now());
-      session.progress.tick(++done, all);
-      if (!side.timed) continue;
-      each = us;
+      us = us_since(start);
       loop.total_us += us;
+      session.progress.tick(++done, all);
     }
   }
+  if (!side.timed) loop = {.each_us = std::vector<double>(loop.each_us.size())};
   session.team.barrier();
   return loop;
 }
@@ -78,18 +65,18 @@ Loop time_with_data(Session& session, Side& side, const TransferCase& the_case, 
   Loop loop;
   for (int i = -repeats.warmup; i < repeats.count; ++i) {
     const int data = session.next_data++;
-    const Clock::time_point begin = Clock::now();
+    const std::int64_t begin = now_ns();
     if (side.writes) the_case.write(data);
-    const Clock::time_point written = Clock::now();
+    const std::int64_t written = now_ns();
     session.team.barrier();
-    const Clock::time_point start = Clock::now();
+    const std::int64_t start = now_ns();
     if (side.acts) the_case.loop(side, the_case.bytes, 1);
-    const Clock::time_point end = Clock::now();
+    const std::int64_t end = now_ns();
     session.team.barrier();
     if (side.reads && session.options.corrupt_bytes == the_case.bytes && i == repeats.count - 1) the_case.spoil();
-    const Clock::time_point ready = Clock::now();
+    const std::int64_t ready = now_ns();
     if (side.reads) loop.right &= the_case.read(data);
-    const Clock::time_point read = Clock::now();
+    const std::int64_t read = now_ns();
     session.progress.tick(i + repeats.warmup, repeats.warmup + repeats.count);
     if (i < 0) continue;
     loop.each_us.push_back(side.timed ? us_between(start, end) : 0);
@@ -101,72 +88,57 @@ Loop time_with_data(Session& session, Side& side, const TransferCase& the_case, 
 
 Loop time_case(Session& session, Side& side, const TransferCase& the_case, Repeats repeats) {
   if (session.options.touches()) return time_with_data(session, side, the_case, repeats);
-  if (session.options.full || session.options.tail) return time_each(session, side, the_case, repeats);
-  return time_whole(session, side, the_case, repeats);
+  return time_calls(session, side, the_case, repeats, session.options.full || session.options.tail);
 }
 
-std::vector<Column> columns_of(const Options& options, const TransferSpec& spec) {
-  std::vector<Column> columns{{"# Size", "size", size_width, true}};
-  if (spec.message_rate) {
-    columns.push_back({"MB/s", "mb_s"});
-    columns.push_back({"Messages/s", "messages_s"});
-  } else if (spec.metric == Metric::bandwidth) {
-    columns.push_back({"Bandwidth (MB/s)", "mb_s"});
+Row row_of(const Options& options, const TransferSpec& spec, std::size_t bytes, const Figures& figures) {
+  Row row{{"# Size", "size", std::uint64_t{bytes}, size_width, true}};
+  if (!spec.windowed) {
+    row.push_back({"Latency (us)", "avg_us", figures.main});
   } else {
-    columns.push_back({"Latency (us)", "avg_us"});
+    row.push_back({spec.message_rate() ? "MB/s" : "Bandwidth (MB/s)", "mb_s", figures.main});
+    if (spec.message_rate())
+      row.push_back({"Messages/s", "messages_s", figures.main * 1e6 / static_cast<double>(bytes)});
   }
-  add_columns(options, spec.metric, {}, columns);
-  return columns;
-}
-
-void add_row(Session& session, const TransferSpec& spec, std::size_t bytes, const Figures& figures) {
-  std::vector<Cell> cells{std::uint64_t{bytes}, figures.main};
-  if (spec.message_rate) cells.emplace_back(figures.main * 1e6 / static_cast<double>(bytes));
-  add_cells(session.options, spec.metric, figures, cells);
-  if (!figures.right) {
-    withdraw(cells, 1);
-    session.failed = true;
-  }
-  session.row(cells);
+  add_common(options, spec.metric(), figures, {}, row);
+  return row;
 }
 
 // The transfers of one window use different offsets, as in OSU, up to this total size.
 constexpr std::size_t most_bytes = 64 << 20;
 
-TransferCase moving_case(const Side& side, const Buffers& buffers, const TransferSpec& spec, TransferLoop loop,
-                         std::size_t bytes, const Pattern& sent, const Pattern& expected) {
-  const std::size_t all =
-      bytes * (spec.windowed ? std::min(side.slots, static_cast<std::size_t>(side.window_size)) : 1);
-  std::byte* const input = spec.direction == Direction::get ? buffers.remote() : buffers.local();
-  std::byte* const result = spec.direction == Direction::get ? buffers.local() : buffers.remote();
-  return {loop, bytes,                                                               //
-          [=, &sent](int data) { sent.write(input, all, data); },                    //
-          [=, &expected](int data) { return expected.matches(result, all, data); },  //
-          [=] { result[all - 1] ^= std::byte{1}; }};
+// `input` is written on sides that write, `result` read on sides that read.
+TransferCase case_of(TransferLoop loop, std::size_t bytes, Exchange::Piece input, Exchange::Piece result,
+                     std::size_t data_bytes) {
+  const auto data = std::make_shared<Exchange>(Exchange{data_bytes, {std::move(input)}, {std::move(result)}});
+  return {loop, bytes, [=](int call) { data->write(call); }, [=](int call) { return data->matches(call); },
+          [=] { data->spoil(); }};
 }
 
-// Words that use all of their bits. An accumulate adds the words of two seeds.
-Pattern words(const std::vector<std::uint64_t>& seeds) {
-  std::vector<std::uint64_t> sum(Pattern::period);
-  std::vector<std::uint64_t> some(Pattern::period);
-  for (const std::uint64_t seed : seeds) {
-    Pattern::bytes(seed).write(some.data(), some.size() * sizeof some[0], 0);
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += some[i];
-  }
-  std::vector<std::byte> bytes(sum.size() * sizeof sum[0]);
-  std::memcpy(bytes.data(), sum.data(), bytes.size());
-  return {sizeof sum[0], bytes};
+TransferCase moving_case(const Side& side, const Buffers& buffers, const TransferSpec& spec, TransferLoop loop,
+                         std::size_t bytes, int rank) {
+  std::byte* ends[] = {buffers.local(), buffers.remote()};
+  if (spec.direction == Direction::get) std::swap(ends[0], ends[1]);
+  const auto sent = [](int from) { return Pattern::bytes(static_cast<std::uint64_t>(from)); };
+  const std::size_t places = spec.windowed ? std::min(side.slots, static_cast<std::size_t>(side.window_size)) : 1;
+  return case_of(loop, bytes, {ends[0], sent(rank)}, {ends[1], sent(side.peer)}, bytes * places);
+}
+
+// Words that use all of their bits: the sums of the ranks' operands.
+Pattern words(std::initializer_list<int> ranks) {
+  return Pattern::of([=](std::size_t i) {
+    std::uint64_t sum = 0;
+    for (const int rank : ranks) sum += hash(static_cast<std::uint64_t>(rank), i);
+    return sum;
+  });
 }
 
 // The starting rank has the operands, its peer the words to which they are added.
 TransferCase accumulating_case(const Side& side, const Buffers& buffers, TransferLoop loop, std::size_t bytes,
-                               const Pattern& before, const Pattern& operand, const Pattern& after) {
-  std::byte* const written = side.starts ? buffers.local() : buffers.remote();
-  std::byte* const result = side.starts ? side.fetched : buffers.remote();
-  return {loop, bytes,
-          [=, &before, &operand, &side](int data) { (side.starts ? operand : before).write(written, bytes, data); },
-          [=, &before, &after, &side](int data) { return (side.starts ? before : after).matches(result, bytes, data); },
-          [=] { result[bytes - 1] ^= std::byte{1}; }};
+                               int rank) {
+  if (side.starts)
+    return case_of(loop, bytes, {buffers.local(), words({rank})}, {side.fetched, words({side.peer})}, bytes);
+  return case_of(loop, bytes, {buffers.remote(), words({rank})}, {buffers.remote(), words({rank, side.peer})}, bytes);
 }
 
 }  // namespace
@@ -185,7 +157,7 @@ Side side_of(Session& session, const TransferSpec& spec, Buffers& buffers, std::
           buffers.window(),
           low || high ? peer : rank,
           low || (high && (both || spec.two_sided)),
-          low || (high && both && spec.one_way == 1),
+          low || (high && both && !spec.ping_pong()),
           low,
           both ? low || high : (get ? high : low),
           both ? low || high : (get ? low : high),
@@ -203,7 +175,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
   const double messages = timed * (spec.windowed ? session.options.window_size : 1);
   // Converts a time, averaged over the timed ranks, to the printed value.
   const auto as_metric = [&](double us) {
-    if (spec.metric == Metric::latency) return us * spec.one_way;
+    if (!spec.windowed) return spec.ping_pong() ? us / 2 : us;
     return static_cast<double>(the_case.bytes) * messages / us;  // bytes per us are MB per s
   };
   const auto mean = [&](double us) { return us / repeats.count; };
@@ -230,7 +202,7 @@ Figures measure_transfer(Session& session, const TransferSpec& spec, Side& side,
     const double slowest = max_over_ranks(session.team, side.timed ? loop.total_us : 0);
     std::tie(figures.min, figures.max) = std::minmax({as_metric(mean(fastest)), as_metric(mean(slowest))});
   }
-  for (const int percent : tail_percents) figures.tail.push_back(percentile(each, percent));
+  figures.each = std::move(each);
   return figures;
 }
 
@@ -242,12 +214,6 @@ void measure_transfers(Session& session, const TransferSpec& spec, TransferLoop 
   const std::size_t slots = std::clamp<std::size_t>(most_bytes / most, 1, wanted);
   Buffers buffers(session.team, session.options.place, most * slots * (accumulates ? 2 : 1), most * slots);
   Side side = side_of(session, spec, buffers, slots);
-  const auto seed = [](int rank) { return static_cast<std::uint64_t>(rank); };
-  const Pattern sent = Pattern::bytes(seed(session.rank()));
-  const Pattern expected = Pattern::bytes(seed(side.peer));
-  const Pattern before = words({seed(side.starts ? side.peer : session.rank())});
-  const Pattern operand = words({seed(session.rank())});
-  const Pattern after = words({seed(session.rank()), seed(side.peer)});
   if (accumulates) {
     side.fetched = buffers.local() + most;
     side.writes = side.acts || side.reads;
@@ -255,15 +221,17 @@ void measure_transfers(Session& session, const TransferSpec& spec, TransferLoop 
   }
 
   print_facts(session, side.peer);
-  if (spec.message_rate)
+  if (spec.message_rate())
     session.report.remark(
         fmt::format("[ pairs: {} ] [ window size: {} ]", session.ranks() / 2, session.options.window_size));
-  session.report.columns(columns_of(session.options, spec));
+  session.report.columns(row_of(session.options, spec, 1, {}));
   for (const std::size_t bytes : sizes) {
     session.progress.begin(fmt::format("{}: {} bytes", session.spec.name, bytes));
-    const TransferCase the_case = accumulates ? accumulating_case(side, buffers, loop, bytes, before, operand, after)
-                                              : moving_case(side, buffers, spec, loop, bytes, sent, expected);
-    add_row(session, spec, bytes, measure_transfer(session, spec, side, the_case));
+    const int rank = session.rank();
+    const TransferCase the_case = accumulates ? accumulating_case(side, buffers, loop, bytes, rank)
+                                              : moving_case(side, buffers, spec, loop, bytes, rank);
+    const Figures figures = measure_transfer(session, spec, side, the_case);
+    session.row(row_of(session.options, spec, bytes, figures), figures.right);
   }
   buffers.close();
 }

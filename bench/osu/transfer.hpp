@@ -4,11 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
-#include "bench/osu/kit/buffers.hpp"
-#include "bench/osu/kit/session.hpp"
+#include "bench/osu/data.hpp"
+#include "bench/osu/session.hpp"
 
 namespace bench {
 
@@ -57,10 +56,11 @@ struct TransferSpec {
   bool both = false;       // both ranks of a pair transfer
   bool two_sided = false;  // messages: both ranks of a pair run the loop
   Accumulates accumulates = Accumulates::no;
-  Metric metric = Metric::latency;
   bool windowed = false;  // the loop makes -W transfers per repeat
-  bool message_rate = false;
-  double one_way = 1;  // of a repeat's time: 0.5 for a ping-pong
+
+  Metric metric() const { return windowed ? Metric::bandwidth : Metric::latency; }
+  bool ping_pong() const { return both && !windowed; }  // half of a repeat's time is printed
+  bool message_rate() const { return windowed && pairing == Pairing::halves; }
 };
 
 /// The timed work at one size, or for one operation.

@@ -1,8 +1,7 @@
-#include "bench/osu/kit/session.hpp"
+#include "bench/osu/session.hpp"
 
 #include <fmt/format.h>
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <bit>
@@ -15,7 +14,8 @@
 #include <set>
 #include <sstream>
 
-#include "bench/osu/kit/figures.hpp"
+#include "bench/kit/figures.hpp"
+#include "bench/kit/ranks.hpp"
 
 namespace bench {
 namespace {
@@ -39,11 +39,11 @@ CommandLine too_few_ranks(const Spec& spec, int ranks) {
   return line;
 }
 
-int run_in(hmc::Runtime& rt, double init_us, const Spec& spec, const Options& options,
-           const std::function<void(Session&)>& body) {
+int run_in(hmc::Runtime& rt, double init_us, const Program& program, const Options& options) {
+  const Spec& spec = program.spec;
   const bool speaks = rt.rank() == 0;
   Session session{spec, options, rt, rt.world(), init_us, Report(spec, options.format, speaks), Progress(speaks)};
-  body(session);
+  program.body(session);
   session.progress.clear();
   session.report.finish();
   rt.close();
@@ -51,14 +51,14 @@ int run_in(hmc::Runtime& rt, double init_us, const Spec& spec, const Options& op
 }
 
 // The number of bits set in a file of hexadecimal words and commas; 0 if it can't be read.
-long bits_in(const std::string& path) {
+std::size_t bits_in(const std::string& path) {
   std::ifstream file(path);
-  long bits = 0;
+  int bits = 0;
   for (char c = 0; file.get(c);) {
     const int digit = std::isxdigit(static_cast<unsigned char>(c)) ? std::stoi(std::string(1, c), nullptr, 16) : 0;
     bits += std::popcount(static_cast<unsigned>(digit));
   }
-  return bits;
+  return static_cast<std::size_t>(bits);
 }
 
 // The wires that any rank uses, in alphabetical order.
@@ -85,16 +85,12 @@ std::string wires_of(Session& session, int peer) {
 
 // The CPUs of this process relative to the machine: 0 all, 1 one core, 2 a part.
 int binding_code() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 0;
-  const long count = CPU_COUNT(&allowed);
-  if (count >= sysconf(_SC_NPROCESSORS_ONLN)) return 0;
-  std::size_t first = 0;
-  while (first < CPU_SETSIZE && !CPU_ISSET(first, &allowed)) ++first;
+  const std::vector<int> cpus = allowed_cpus();
+  if (cpus.empty() || static_cast<long>(cpus.size()) >= sysconf(_SC_NPROCESSORS_ONLN)) return 0;
   // A core with two threads is one core.
-  const std::string threads = "/sys/devices/system/cpu/cpu" + std::to_string(first) + "/topology/thread_siblings";
-  return count == 1 || count <= bits_in(threads) ? 1 : 2;
+  const std::string threads =
+      "/sys/devices/system/cpu/cpu" + std::to_string(cpus.front()) + "/topology/thread_siblings";
+  return cpus.size() == 1 || cpus.size() <= bits_in(threads) ? 1 : 2;
 }
 
 std::string binding_of(Session& session) {
@@ -104,18 +100,33 @@ std::string binding_of(Session& session) {
   return least == 0 ? "none" : least == 1 ? "core" : "part of the machine";
 }
 
+double over_ranks(hmc::Team& team, double value, hmc::Op op) {
+  double result = 0;
+  team.allreduce(&value, &result, 1, hmc::DType::f64, op);
+  return result;
+}
+
 }  // namespace
 
-int run(int argc, char** argv, const Spec& spec, const std::function<void(Session&)>& body) try {
+std::vector<double> sum_over_ranks(hmc::Team& team, std::vector<double> values) {
+  team.allreduce(values.data(), values.data(), values.size(), hmc::DType::f64, hmc::sum);
+  return values;
+}
+double sum_over_ranks(hmc::Team& team, double value) { return over_ranks(team, value, hmc::sum); }
+double min_over_ranks(hmc::Team& team, double value) { return over_ranks(team, value, hmc::min); }
+double max_over_ranks(hmc::Team& team, double value) { return over_ranks(team, value, hmc::max); }
+
+int run(int argc, char** argv, const Program& program) try {
+  const Spec& spec = program.spec;
   const CommandLine line = parse(spec, argc, argv);
-  const Clock::time_point start = Clock::now();
+  const std::int64_t start = now_ns();
   hmc::Runtime rt = hmc::Runtime::init();
-  const double init_us = us_between(start, Clock::now());
+  const double init_us = us_since(start);
   if (line.ends) return end_early(rt, line);
   if (rt.size() < spec.min_ranks) return end_early(rt, too_few_ranks(spec, rt.size()));
-  return run_in(rt, init_us, spec, line.options, body);
+  return run_in(rt, init_us, program, line.options);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "{}: {}\n", spec.name, error.what());
+  fmt::print(stderr, "{}: {}\n", program.spec.name, error.what());
   return 1;
 }
 
@@ -145,39 +156,27 @@ void print_facts(Session& session, int peer) {
         "those without -c");
 }
 
-void add_columns(const Options& options, Metric metric, const std::vector<Column>& more, std::vector<Column>& columns) {
+void add_common(const Options& options, Metric metric, const Figures& figures, const Row& more, Row& row) {
   const bool latency = metric != Metric::bandwidth;
   const std::string unit = latency ? "us" : "mb_s";
+  const auto add = [&](const std::string& title, const std::string& key, Value value) {
+    row.push_back({title, key, std::move(value)});
+  };
   if (options.full && metric != Metric::overlap) {
-    columns.push_back({latency ? "Min Latency(us)" : "Min BW(MB/s)", "min_" + unit});
-    columns.push_back({latency ? "Max Latency(us)" : "Max BW(MB/s)", "max_" + unit});
+    add(latency ? "Min Latency(us)" : "Min BW(MB/s)", "min_" + unit, figures.min);
+    add(latency ? "Max Latency(us)" : "Max BW(MB/s)", "max_" + unit, figures.max);
   }
-  if (options.full) columns.push_back({"Iterations", "iterations", count_width});
-  if (options.validate) columns.push_back({"Validation", "validation"});
-  columns.push_back({.key = "warmup", .in_text = false});
-  for (const int percent : tail_percents) {
+  if (options.full)
+    row.push_back({"Iterations", "iterations", static_cast<std::uint64_t>(figures.iterations), count_width});
+  if (options.validate) add("Validation", "validation", figures.right ? "Pass" : "Fail");
+  row.push_back({.key = "warmup", .value = static_cast<std::uint64_t>(figures.warmup), .in_text = false});
+  for (const int percent : {50, 90, 99}) {
     if (options.tail)
-      columns.push_back({fmt::format("P{} Tail {}", percent, latency ? "Lat(us)" : "BW(MB/s)"),
-                         fmt::format("p{}_{}", percent, unit)});
+      add(fmt::format("P{} Tail {}", percent, latency ? "Lat(us)" : "BW(MB/s)"), fmt::format("p{}_{}", percent, unit),
+          percentile(figures.each, percent));
   }
-  if (options.full) columns.insert(columns.end(), more.begin(), more.end());
-  if (options.fresh) columns.push_back({latency ? "Fresh Inside(us)" : "Fresh Inside(MB/s)", "fresh_inside_" + unit});
-}
-
-void add_cells(const Options& options, Metric metric, const Figures& figures, std::vector<Cell>& cells) {
-  if (options.full && metric != Metric::overlap) cells.insert(cells.end(), {figures.min, figures.max});
-  if (options.full) cells.emplace_back(static_cast<std::uint64_t>(figures.iterations));
-  if (options.validate) cells.emplace_back(figures.right ? "Pass" : "Fail");
-  cells.emplace_back(static_cast<std::uint64_t>(figures.warmup));
-  if (options.tail) cells.insert(cells.end(), figures.tail.begin(), figures.tail.end());
-  if (options.full) cells.insert(cells.end(), figures.more.begin(), figures.more.end());
-  if (options.fresh) cells.emplace_back(figures.fresh);
-}
-
-void withdraw(std::vector<Cell>& cells, std::size_t first_number) {
-  for (std::size_t i = first_number; i < cells.size(); ++i) {
-    if (std::holds_alternative<double>(cells[i])) cells[i] = std::monostate{};
-  }
+  if (options.full) row.insert(row.end(), more.begin(), more.end());
+  if (options.fresh) add(latency ? "Fresh Inside(us)" : "Fresh Inside(MB/s)", "fresh_inside_" + unit, figures.fresh);
 }
 
 }  // namespace bench

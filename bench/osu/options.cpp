@@ -1,4 +1,4 @@
-#include "bench/osu/kit/options.hpp"
+#include "bench/osu/options.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

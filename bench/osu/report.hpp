@@ -1,7 +1,6 @@
 // A program's output: OSU's columns, JSON, or comma-separated values; and the progress of a long run on a terminal.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "bench/osu/kit/options.hpp"
+#include "bench/osu/options.hpp"
 
 namespace bench {
 
@@ -19,16 +18,19 @@ inline constexpr int size_width = 10;
 inline constexpr int value_width = 20;
 inline constexpr int count_width = 12;
 
-struct Column {
+/// std::monostate is a number that must not be printed: "-", null, or an empty field.
+using Value = std::variant<std::monostate, double, std::uint64_t, std::string>;
+
+/// A column and its value in one row.
+struct Field {
   std::string title{};  // as in OSU: "Avg Latency(us)"
   std::string key{};    // in JSON and CSV: "avg_us"
+  Value value{};
   int width = value_width;
   bool left = false;
   bool in_text = true;  // false: in JSON and CSV only, since OSU has no such column
 };
-
-/// std::monostate is a number that must not be printed: "-", null, or an empty field.
-using Cell = std::variant<std::monostate, double, std::uint64_t, std::string>;
+using Row = std::vector<Field>;
 
 /// Only rank 0 prints. Lines are printed as soon as they are known; JSON is printed at the end.
 class Report {
@@ -42,14 +44,15 @@ class Report {
   /// A whole line that isn't part of a table, in text only.
   void line(const std::string& line);
   /// A named value outside the table, in JSON and CSV only.
-  void value(const std::string& key, Cell value);
-  void columns(std::vector<Column> columns);
-  void row(const std::vector<Cell>& cells);
+  void value(const std::string& key, Value value);
+  /// The header of a table whose rows have these fields.
+  void columns(const Row& row);
+  void row(Row row);
   void finish();
 
  private:
+  void print(const Row& row, bool titles);
   std::vector<std::string> csv_facts(bool keys) const;
-  void print_row(const std::vector<Cell>& cells);
   void say(const std::string& text);
 
   Format format_;
@@ -58,9 +61,9 @@ class Report {
   std::string name_;
   std::string title_;
   std::vector<std::pair<std::string, std::string>> notes_;
-  std::vector<std::pair<std::string, Cell>> values_;
-  std::vector<Column> columns_;
-  std::vector<std::vector<Cell>> rows_;
+  std::vector<std::pair<std::string, Value>> values_;
+  bool has_table_ = false;
+  std::vector<Row> rows_;
 };
 
 /// One line on stderr that is rewritten in place. Silent unless `speaks` and stderr is a terminal, and for the first
@@ -81,13 +84,12 @@ class Progress {
   void clear();
 
  private:
-  using Clock = std::chrono::steady_clock;
   void show(int done, int of);
 
   bool on_;
   bool shown_ = false;
   std::string what_;
-  Clock::time_point next_;
+  std::int64_t next_ns_;
 };
 
 }  // namespace bench
