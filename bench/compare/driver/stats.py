@@ -1,19 +1,11 @@
 """Medians, spreads, and ratios of interleaved rounds."""
 
+from statistics import median
+
 NOISY_ABOVE = 0.30  # a larger variation between rounds is marked,
 LEAST_ROUNDS = 3    # and so are fewer rounds,
 LEAST_SHARE = 0.6   # or a smaller share of all rounds
 LOADED_ABOVE = 0.10  # a larger share of all CPUs' time used by others in the median round is marked
-
-
-def median(values):
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("median of nothing")
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def spread(values):

@@ -1,4 +1,4 @@
-"""Charts as SVG text: lines on two logarithmic axes, and dots on one."""
+"""Charts as SVG text: lines on two logarithmic axes, and dots on one. Written by hand: see docs/decisions.md."""
 
 import math
 import re
