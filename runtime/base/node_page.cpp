@@ -21,7 +21,7 @@ namespace hmc::base {
 namespace {
 
 constexpr std::uint32_t magic = 0x484d4350;  // "HMCP"
-constexpr std::uint32_t layout_version = 9;
+constexpr std::uint32_t layout_version = 10;
 
 /// The number of ranks that can abort at the same time with a text. Further aborts have no text.
 constexpr std::uint32_t abort_texts = 16;

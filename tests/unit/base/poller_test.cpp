@@ -52,7 +52,7 @@ TEST(Poller, calls_the_handlers_of_ready_descriptors_until_they_are_read) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Poller, serves_all_ready_descriptors_in_one_turn_and_in_the_order_of_add) {
+TEST(Poller, serves_all_ready_descriptors_in_one_pass_and_in_the_order_of_add) {
   constexpr int count = 400;
   Poller poller;
   std::vector<UniqueFd> all;
@@ -129,7 +129,7 @@ TEST(Poller, handler_may_remove_its_own_descriptor_and_others) {
   EXPECT_EQ(calls, 101);
 }
 
-TEST(Poller, exception_of_a_handler_leaves_wait_and_the_poller_goes_on) {
+TEST(Poller, exception_of_a_handler_leaves_wait_and_the_poller_stays_usable) {
   Poller poller;
   const UniqueFd first = ready_descriptor(), second = ready_descriptor();
   int calls = 0;
@@ -227,7 +227,7 @@ TEST(Poller, no_item_of_another_thread_is_lost_between_wake_and_wait) {
   EXPECT_LT(Clock::now() - start, milliseconds(longest_poll_ms) * (items / 10));
 }
 
-TEST(Poller, data_that_arrived_before_a_wake_up_is_served_in_its_turn) {
+TEST(Poller, data_that_arrived_before_a_wake_up_is_served_in_its_order) {
   Poller poller;
   const std::vector<Pair> pairs(100);
   std::atomic<int> announced{0};
