@@ -13,7 +13,7 @@ using namespace hmc::spmd;
 using Values = std::vector<std::int64_t>;
 using Ints = std::vector<int>;
 
-// The same call in three forms. A plan runs twice; its result must be that of one run.
+// The same call in three forms, and by its description. A plan runs twice; its result must be that of one run.
 #define HMC_FORMS_OF(name)                                                                                        \
   template <typename... Args> static void name(hmc::Team& team, Blocking, Args&&... args) { team.name(args...); } \
   template <typename... Args> static void name(hmc::Team& team, Started, Args&&... args) {                        \
@@ -25,10 +25,15 @@ using Ints = std::vector<int>;
       plan.start();                                                                                               \
       plan.wait();                                                                                                \
     }                                                                                                             \
+  }                                                                                                               \
+  template <typename... Args> static void name(hmc::Team& team, Described, Args&&... args) {                      \
+    team.run(hmc::describe::name(args...));                                                                       \
+    team.start(hmc::describe::name(args...)).wait();                                                              \
   }
 struct Blocking {};
 struct Started {};
 struct Planned {};
+struct Described {};
 struct AllForms {
   HMC_FORMS_OF(broadcast)
   HMC_FORMS_OF(gather)
@@ -208,6 +213,7 @@ template <typename Check> void in_all_forms(Check&& check) {
   check(Blocking{});
   check(Started{});
   check(Planned{});
+  check(Described{});
 }
 
 }  // namespace
@@ -230,6 +236,23 @@ HMC_SPMD_TEST(Ranges, counts_of_int_and_displacements_apply_in_all_forms) {
     plan.start();
     plan.wait();
   });
+}
+
+HMC_SPMD_TEST(Ranges, described_calls_that_no_form_accepts_are_refused) {
+  hmc::Team& world = me.runtime->world();
+  const std::vector<std::size_t> ones(static_cast<std::size_t>(me.size), 1);
+  Values in(ones.size()), out(ones.size());
+  constexpr auto invalid = hmc::Code::invalid_argument;
+  // Without `largest`, which only a blocking call finds.
+  const hmc::Collective exchange = hmc::describe::alltoallv(in, ones, {}, out, ones, {});
+  HMC_CHECK_THROWS(invalid, (void)world.start(exchange));
+  HMC_CHECK_THROWS(invalid, (void)world.plan(exchange));
+  world.run(exchange);
+  hmc::Collective uneven = hmc::describe::allreduce(in, out, hmc::sum);
+  uneven.is_uneven = true;
+  HMC_CHECK_THROWS(invalid, world.run(uneven));
+  HMC_CHECK_THROWS(hmc::Code::unsupported, world.run_on(nullptr, hmc::describe::broadcast(in, 0)));
+  world.run(hmc::describe::barrier());
 }
 
 HMC_SPMD_TEST(Ranges, reductions_deduce_the_element_type_in_all_forms) {

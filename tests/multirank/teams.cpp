@@ -225,7 +225,7 @@ HMC_SPMD_TEST(Teams, overlapping_teams_have_calls_in_flight_at_once) {
     std::vector<hmc::Request> requests;
     for (int depth = 0; depth < 3; ++depth) {
       for (Team* const team : teams) {
-        const auto collective = static_cast<CollectiveKind>((round + depth) % 11);
+        const auto collective = static_cast<CollectiveKind>((round + depth) % collective_count);
         calls.push_back(std::make_unique<EveryCall>(team->rank(), team->size(),
                                                     some(collective, depth == 0 ? 20'000 : 40, ++number)));
         requests.push_back(calls.back()->start(*team));
