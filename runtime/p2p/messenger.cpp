@@ -158,12 +158,17 @@ void Messenger::end() noexcept {
   fail_all(Status::failure(Code::closed, "the runtime is closed"));
   slots_ = {};
   slots_in_use_ = 0;
+  // A failure since fail_all() may have left some.
+  putting_.clear();
+  busy_.clear();
+  in_flight_ = 0;
   for (const auto& peer : peers_) {
     if (peer == nullptr) continue;
     for (const transport::Ticket put : peer->puts) fabric_.tickets.abandon(peer->wire, put);
     if (peer->credit_put != transport::done) fabric_.tickets.abandon(peer->wire, peer->credit_put);
     peer->puts.clear();
     peer->credit_put = transport::done;
+    peer->busy = false;
   }
   unshare();
 }
@@ -434,8 +439,9 @@ Status Messenger::outcome_of(Operation& operation, std::uint64_t ticket) noexcep
   failed_ = {};
   if (operation.ticket != ticket) return {};
   const Status outcome = operation.outcome;
+  if (outcome.ok()) return outcome;
   failed_ = {outcome.code == Code::mismatch, operation.bytes, operation.got, operation.got_from};
-  if (!outcome.ok()) release(operation);
+  release(operation);
   return outcome;
 }
 
