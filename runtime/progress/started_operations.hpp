@@ -139,9 +139,10 @@ template <typename Operation> class StartedOperations : public base::Progress, p
   /// A free operation with a new ticket; `arguments` construct one if there is none. May throw bad_alloc.
   template <typename... Arguments> Operation& take(Arguments&&... arguments) {
     if (free_.empty()) {
+      if (free_.capacity() <= operations_.size())
+        free_.reserve(2 * operations_.size() + 1);  // so that give_back() can't fail
       operations_.push_back(std::make_unique<Operation>(std::forward<Arguments>(arguments)...));
       operations_.back()->ticket = operations_.size();
-      free_.reserve(operations_.capacity());  // so that give_back() can't fail
       free_.push_back(operations_.back().get());
     }
     Operation& taken = *free_.back();
