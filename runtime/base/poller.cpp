@@ -94,6 +94,8 @@ void Poller::tell_kernel(int fd, Watched& watched, Readiness wanted) noexcept {
   event.data.u64 = key_of(fd, watched);
   if (::epoll_ctl(epoll_.get(), before == Readiness{} ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
   if (errno == EBADF) return;  // the program has closed its descriptors
+  // ENOENT: another description has got the number, without remove().
+  if (errno == ENOENT && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return;
   // EPERM: a file. Without memory for the set, calls that find no data are better than data that is never found.
   watched.is_always_ready = true;
   ++always_ready_;

@@ -37,7 +37,12 @@ void PeerLoop::close_listeners() {
 Peer& PeerLoop::add(Connection connection) {
   peers_.push_back(std::make_unique<Peer>(std::move(connection), base::Deadline::after(prove_within)));
   Peer& peer = *peers_.back();
-  poller_.add(peer.connection.fd(), peer.watched, [this, &peer](base::Readiness ready) { serve(peer, ready); });
+  try {
+    poller_.add(peer.connection.fd(), peer.watched, [this, &peer](base::Readiness ready) { serve(peer, ready); });
+  } catch (const std::bad_alloc&) {
+    peers_.pop_back();
+    throw;
+  }
   return peer;
 }
 
