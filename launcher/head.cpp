@@ -149,7 +149,10 @@ class Head {
   SupervisorMessage lost_message_{};  ///< until lost_: a connection that has ended
   base::Poller::Timer job_{poller_, [this] { timed_out(); }};
   base::Poller::Timer stop_{poller_, [this] { stop_self(); }};
-  base::Poller::Timer lost_{poller_, [this] { host_lost(); }};
+  base::Poller::Timer lost_{poller_, [this] {
+                              reap();
+                              host_lost();
+                            }};
   base::Poller::Timer term_{poller_, [this] {
                               store_->send_command(SIGTERM);
                               kill_.set(part_limit);

@@ -44,7 +44,11 @@ Supervisor::Supervisor(const JobPlan& plan, Keeper& keeper, ControlPlane& contro
       ranks_(static_cast<std::size_t>(plan.options.ranks)),
       output_done_(!output_pumped),
       job_(poller, [this] { timed_out(); }),
-      cause_(poller, [this] { set_cause(possible_cause_); }),
+      cause_(poller,
+             [this] {
+               handle_messages();  // they may name the cause
+               set_cause(possible_cause_);
+             }),
       term_(poller, [this] { send_term(); }),
       kill_(poller,
             [this] {
