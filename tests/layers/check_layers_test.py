@@ -274,6 +274,11 @@ class Ring final : private std::vector<std::pair<int, int>>, public rma::Kept {
         self.assertEqual(self.cast("dynamic_cast<const Ring*>(team.kept)"), [self.COMPLAINT])
         self.assertEqual(self.cast("std::static_pointer_cast<Ring>(team.kept)"), [self.COMPLAINT])
 
+    def test_a_class_between_the_type_and_its_base_hides_nothing(self):
+        self.write("collectives/wide.hpp", "namespace hmc::collectives {\nclass Wide : public Ring {\n};\n}\n")
+        self.assertEqual(self.cast("static_cast<Wide&>(*team.kept)"),
+                         [self.COMPLAINT.replace("Ring", "Wide").replace("ring.hpp", "wide.hpp")])
+
     def test_a_base_of_the_same_folder_and_a_value_are_accepted(self):
         self.write("collectives/pair.hpp", "namespace hmc::collectives {\nstruct A {\n};\nclass B : public A {\n};\n}\n")
         self.assertEqual(self.cast("static_cast<B&>(*a)"), [])

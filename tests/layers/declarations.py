@@ -83,13 +83,24 @@ class Tree:
                 if definition and definition.file != source.file:
                     yield source.file, line, name, definition.file
 
+    def base_elsewhere(self, definition, folder):
+        """The file of a base of this type, at any depth, that lies in another folder; None: there is none."""
+        for base in definition.bases:
+            below = self.find(base, definition.scope, definition.file)
+            if below is None or below is definition:
+                continue
+            if below.file.parent != folder:
+                return below.file
+            found = self.base_elsewhere(below, folder)
+            if found:
+                return found
+        return None
+
     def downcasts(self):
         """Yields (source, line, name, file of the type, file of its base) of each cast to a type with a base elsewhere."""
         for source in self.sources:
             for name, scope, line in source.casts:
                 definition = self.find(name, scope, source.file)
-                for base in definition.bases if definition else []:
-                    below = self.find(base, definition.scope, definition.file)
-                    if below and below.file.parent != definition.file.parent:
-                        yield source.file, line, name, definition.file, below.file
-                        break
+                below = definition and self.base_elsewhere(definition, definition.file.parent)
+                if below:
+                    yield source.file, line, name, definition.file, below
