@@ -16,7 +16,6 @@ template <typename Make> hmc_code derive(const char* operation, hmc_team_t paren
 }
 
 using Numbers = std::span<const std::size_t>;
-namespace describe = hmc::describe;
 
 // hmc_dtype has the size of an int, and hmc::DType has 8 bits, so a C function can't be called as a ReduceFunction.
 void call_user(void* accumulated, const void* next, std::size_t count, hmc::DType type, void* context) {
@@ -121,21 +120,21 @@ void hmc_team_destroy(hmc_team_t team) {
 }
 
 // ---- collectives. The three forms of a collective convert the same arguments in the same way, so each collective is
-// written once: its name, the parameters after the team, and its description. The header declares the functions without
-// macros, because binding generators read it.
+// written once: its name, the parameters after the team, and the arguments of the C++ function. The header declares the
+// functions without macros, because binding generators read it.
 #define HMC_MORE(...) __VA_OPT__(, ) __VA_ARGS__
-#define HMC_CALL(form, call) \
-  [&](hmc::Team& t, [[maybe_unused]] const char* name, [[maybe_unused]] auto&& user) { return t.form(describe::call); }
-#define HMC_BLOCKING(function, parameters, arguments)                    \
-  hmc_code hmc_##function(hmc_team_t team HMC_MORE parameters) {         \
-    return blocking(#function, team, HMC_CALL(run, function arguments)); \
+#define HMC_CALL(call) \
+  [&](hmc::Team& t, [[maybe_unused]] const char* name, [[maybe_unused]] auto&& user) { return t.call; }
+#define HMC_BLOCKING(function, parameters, arguments)               \
+  hmc_code hmc_##function(hmc_team_t team HMC_MORE parameters) {    \
+    return blocking(#function, team, HMC_CALL(function arguments)); \
   }
 #define HMC_STARTED(function, parameters, arguments)                                      \
   hmc_code hmc_i##function(hmc_team_t team HMC_MORE parameters, hmc_request_t* request) { \
-    return started("i" #function, team, request, HMC_CALL(start, function arguments));    \
+    return started("i" #function, team, request, HMC_CALL(i##function arguments));        \
   }                                                                                       \
   hmc_code hmc_plan_##function(hmc_team_t team HMC_MORE parameters, hmc_plan_t* plan) {   \
-    return planned("plan_" #function, team, plan, HMC_CALL(plan, function arguments));    \
+    return planned("plan_" #function, team, plan, HMC_CALL(plan_##function arguments));   \
   }
 #define HMC_COLLECTIVE(function, parameters, arguments) \
   HMC_BLOCKING(function, parameters, arguments)         \
@@ -165,7 +164,7 @@ HMC_STARTED(alltoallv,
             (const void* in, const size_t* counts, const size_t* displacements, void* out, const size_t* receive_counts,
              const size_t* receive_displacements, size_t largest, size_t element),
             (in, counts_of(t, counts, name), displacements_of(t, displacements), out,
-             counts_of(t, receive_counts, name), displacements_of(t, receive_displacements), element, largest))
+             counts_of(t, receive_counts, name), displacements_of(t, receive_displacements), largest, element))
 HMC_COLLECTIVE(reduce, (const void* in, void* out, size_t count, hmc_dtype type, const hmc_reduction* how, int root),
                (in, out, count, dtype_of(type, name), reduction_of(how, user, name), root))
 HMC_COLLECTIVE(allreduce, (const void* in, void* out, size_t count, hmc_dtype type, const hmc_reduction* how),

@@ -51,6 +51,8 @@ constexpr Names uneven_names[collective_count] = {
 
 namespace checks {
 
+void refuse_description(const char* operation, const char* why) { throw Error(Code::invalid_argument, operation, why); }
+
 void refuse_null(const char* operation, std::size_t bytes) {
   throw Error(Code::invalid_argument, operation, fmt::format("a buffer of {} bytes is null", bytes));
 }
@@ -154,6 +156,7 @@ void require_reach(const char* operation, std::size_t all, const Layout& blocks)
 }  // namespace
 
 std::size_t check_counts(const rma::TeamCore& team, const Collective& call, const char* operation) {
+  if (!call.displacements.empty()) refuse_description(operation, "it has no displacements: the blocks are contiguous");
   return reach_of(team, operation, {call.counts, {}});
 }
 
@@ -254,6 +257,7 @@ void check_alltoallv(const rma::TeamCore& team, const Collective& call, Form for
 }  // namespace checks
 
 const char* name_of(const Collective& call, Form form) noexcept {
+  if (static_cast<int>(call.kind) >= collective_count) return "a collective";  // check() refuses it
   const bool is_uneven = call.is_uneven && has_blocks(call.kind);
   const Names& all = (is_uneven ? uneven_names : names)[static_cast<std::size_t>(call.kind)];
   return form == Form::run ? all.run : form == Form::start ? all.start : all.plan;
@@ -262,6 +266,7 @@ const char* name_of(const Collective& call, Form form) noexcept {
 CollectiveArgs check(const rma::TeamCore& team, const Collective& call, const char* operation, Form form) {
   switch (call.kind) {
     case CollectiveKind::barrier: {
+      if (call.is_uneven) checks::refuse_description(operation, "it has no form with a count per rank");
       CollectiveArgs args = barrier_args();
       args.operation = operation;
       if (form != Form::run) args.signature = args.signature.non_blocking();
@@ -270,7 +275,10 @@ CollectiveArgs check(const rma::TeamCore& team, const Collective& call, const ch
     case CollectiveKind::broadcast: return checks::check_kind(team, call, CollectiveKind::broadcast, operation, form);
     case CollectiveKind::allreduce: return checks::check_kind(team, call, CollectiveKind::allreduce, operation, form);
     case CollectiveKind::allgather: return checks::check_kind(team, call, CollectiveKind::allgather, operation, form);
-    default: return checks::check_kind(team, call, call.kind, operation, form);
+    default:
+      if (static_cast<int>(call.kind) >= collective_count)
+        checks::refuse_description(operation, "the description is of no known kind");
+      return checks::check_kind(team, call, call.kind, operation, form);
   }
 }
 

@@ -8,6 +8,7 @@
 
 namespace hmc::collectives::checks {
 
+[[noreturn, gnu::cold]] void refuse_description(const char* operation, const char* why);
 [[noreturn, gnu::cold]] void refuse_null(const char* operation, std::size_t bytes);
 [[noreturn, gnu::cold]] void refuse_overlap(const char* operation, std::size_t in_bytes, std::size_t out_bytes);
 [[noreturn, gnu::cold]] void refuse_size(const char* operation, std::size_t count, std::size_t element);
@@ -85,8 +86,10 @@ std::uint64_t hash_of(std::span<const std::size_t> counts, std::size_t element) 
       args.call.in_place = in == out + begin;
       break;
     case CollectiveKind::alltoall: in_bytes = out_bytes = all; [[fallthrough]];
-    default: args.call.in_place = in == out;  // broadcast: always
+    default: args.call.in_place = in == out;
   }
+  if (kind == CollectiveKind::broadcast && in != out) [[unlikely]]
+    refuse_description(args.operation, "a broadcast has one buffer, which is its input and its output");
   require_pointer(args.operation, in, in_bytes);
   require_pointer(args.operation, out, out_bytes);
   if (!args.call.in_place) require_apart(args.operation, in, in_bytes, out, out_bytes);
@@ -158,7 +161,7 @@ inline unsigned op_number(const Reduction& how) noexcept {
   args.output = call.out;
   args.call.collective = kind;
   if (call.is_uneven && !has_blocks(kind)) [[unlikely]]
-    throw Error(Code::invalid_argument, operation, "this collective has no form with a count per rank");
+    refuse_description(operation, "it has no form with a count per rank");
   if (call.in_size != Collective::unknown) require_sizes(team, call, operation);
   if (has_root(kind)) {
     require_root(team, operation, call.root);

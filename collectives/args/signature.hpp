@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include <hmc/collective.hpp>
 #include <hmc/types.hpp>
 
 #include "runtime/base/exchange.hpp"
@@ -58,7 +57,10 @@ class Signature {
 
   constexpr std::uint64_t word() const { return word_; }
   constexpr bool is_setup() const { return kind() == setup_step; }
-  constexpr bool is_collective() const { return kind() >= first_collective; }
+  constexpr bool is_collective() const {
+    return kind() >= first_collective &&
+           kind() < first_collective + collective_count;  // words come from other ranks, too
+  }
   /// Requires is_collective().
   constexpr CollectiveKind collective() const { return static_cast<CollectiveKind>(kind() - first_collective); }
   friend constexpr bool operator==(Signature, Signature) = default;

@@ -29,8 +29,8 @@ Team Team::leaders() { return Team(collectives::leaders(open(object_, "leaders")
 
 namespace {
 
-Team regrouped(const std::shared_ptr<TeamObject>& team, const char* operation, rma::Job::Regroup which,
-               Timeout timeout) {
+/// `team` keeps the old world until the end of the call, which may replace the handle that it was made with.
+Team regrouped(std::shared_ptr<TeamObject> team, const char* operation, rma::Job::Regroup which, Timeout timeout) {
   base::require_timeout(timeout, operation);
   if (team == nullptr) throw Error(Code::closed, operation, "the team is empty: this rank isn't a member");
   rma::Fabric& fabric = team->fabric();

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <hmc/collective.hpp>
 #include <hmc/types.hpp>
 
 namespace hmc::collectives::schedule {

@@ -7,52 +7,14 @@
 #include <span>
 #include <type_traits>
 
-#include <hmc/counts.hpp>
 #include <hmc/reduction.hpp>
 #include <hmc/types.hpp>
 
 namespace hmc {
 
-enum class CollectiveKind : std::uint8_t {
-  barrier,
-  broadcast,
-  reduce,
-  allreduce,
-  gather,
-  scatter,
-  allgather,
-  alltoall,
-  reduce_scatter,
-  scan,
-  exscan,
-};
-inline constexpr int collective_count = 11;
-constexpr const char* name_of(CollectiveKind kind) noexcept {
-  constexpr const char* names[collective_count] = {"barrier",        "broadcast", "reduce",    "allreduce",
-                                                   "gather",         "scatter",   "allgather", "alltoall",
-                                                   "reduce_scatter", "scan",      "exscan"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
-/// True if one rank, the root, has another part than the others.
-constexpr bool has_root(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce || kind == CollectiveKind::gather ||
-         kind == CollectiveKind::scatter;
-}
-/// True if the collective combines contributions and therefore has an operation.
-constexpr bool reduces(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::reduce || kind == CollectiveKind::allreduce ||
-         kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::scan || kind == CollectiveKind::exscan;
-}
-/// True if `count` is the size of one rank's block. A large call of such a collective is split into v-form calls.
-constexpr bool has_blocks(CollectiveKind kind) noexcept {
-  return kind == CollectiveKind::gather || kind == CollectiveKind::scatter || kind == CollectiveKind::allgather ||
-         kind == CollectiveKind::alltoall || kind == CollectiveKind::reduce_scatter;
-}
-
 /// A call of a collective: what it does, with which buffers. It refers to its buffers, counts and displacements, as a
 /// span does, and doesn't own them. class Team describes the collectives and the rules of their arguments.
-struct Collective {
+struct [[nodiscard]] Collective {
   static constexpr std::size_t unknown = static_cast<std::size_t>(-1);
 
   CollectiveKind kind = CollectiveKind::barrier;
@@ -62,13 +24,14 @@ struct Collective {
   const void* in = nullptr;
   void* out = nullptr;
   std::size_t count = 0;    ///< elements of the vector, or of one rank's block
-  std::size_t element = 1;  ///< bytes of an element; of a reduction those of its type
+  std::size_t element = 1;  ///< bytes of an element; not of a reduction, whose type has them
   Reduction how = Op::sum;  ///< of a reduction
-  // of a v-form, in elements; displacements may be empty
+  // of a v-form, in elements; displacements may be empty, and reduce_scatterv has none
   std::span<const std::size_t> counts{}, displacements{};
   std::span<const std::size_t> receive_counts{}, receive_displacements{};  ///< of alltoallv
   std::size_t largest = unknown;  ///< of an alltoallv that is started or planned: see Team::ialltoallv
-  // Elements of the ranges that the call was described with, which it then checks; `unknown` for pointers.
+  // Elements of the ranges that the call was described with, which it then checks; both `unknown` for pointers. An
+  // alltoall over ranges finds its count from them.
   std::size_t in_size = unknown, out_size = unknown;
 };
 
@@ -82,6 +45,15 @@ template <typename R>
 concept WritableValues = Values<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 template <typename R, typename I>
 concept ResultsOf = WritableValues<R> && std::is_same_v<std::ranges::range_value_t<R>, std::ranges::range_value_t<I>>;
+
+/// The values stay when the call returns: R is an lvalue, or doesn't own its values, such as a temporary span. A
+/// temporary vector or array would end before the operation.
+template <typename R>
+concept LastingValues = Values<R> && std::ranges::borrowed_range<R>;
+template <typename R>
+concept LastingWritableValues = WritableValues<R> && std::ranges::borrowed_range<R>;
+template <typename R, typename I>
+concept LastingResultsOf = ResultsOf<R, I> && std::ranges::borrowed_range<R>;
 
 template <Values R> inline constexpr std::size_t value_bytes = sizeof(std::ranges::range_value_t<R>);
 template <Values R> inline constexpr DType type_of = dtype_of<std::ranges::range_value_t<R>>();
@@ -124,143 +96,174 @@ template <Values I, Values O> Collective over(const I& in, const O& out, Collect
 }  // namespace detail
 
 /// One function per collective, for pointers and for ranges. They check nothing: Team::run, start and plan do. The
-/// ranges must stay as long as the description is used, and for start and plan as long as the call runs. So must the
-/// numbers of counts and displacements: describe::gatherv(in, out, {1, 2}, {}, 0) is only valid as an argument.
+/// ranges, counts and displacements must stay as long as the description is used, and for start and plan the ranges as
+/// long as the call runs. A temporary that owns its values, such as a vector, doesn't compile.
 namespace describe {
 
-using detail::ResultsOf;
-using detail::type_of;
-using detail::value_bytes;
-using detail::Values;
-using detail::WritableValues;
-using std::ranges::data;
-using std::ranges::size;
-using Kind = CollectiveKind;
+/// One number per rank: a vector, array or span of std::size_t. Team's forms also take other integers.
+using Numbers = std::span<const std::size_t>;
 
 /// `on_device`: of a barrier on a device stream, any buffer on the stream's device.
 inline Collective barrier(const void* on_device = nullptr) noexcept {
-  return detail::even(Kind::barrier, on_device, nullptr, 0, 1);
+  return detail::even(CollectiveKind::barrier, on_device, nullptr, 0, 1);
 }
 
 inline Collective broadcast(void* buffer, std::size_t bytes, int root) noexcept {
-  return detail::even(Kind::broadcast, buffer, buffer, bytes, 1, root);
+  return detail::even(CollectiveKind::broadcast, buffer, buffer, bytes, 1, root);
 }
-template <WritableValues D> Collective broadcast(D&& values, int root) noexcept {
-  return detail::even(Kind::broadcast, data(values), data(values), size(values), value_bytes<D>, root);
+template <detail::LastingWritableValues D> Collective broadcast(D&& values, int root) noexcept {
+  return detail::even(CollectiveKind::broadcast, std::ranges::data(values), std::ranges::data(values),
+                      std::ranges::size(values), detail::value_bytes<D>, root);
 }
 
 inline Collective gather(const void* in, void* out, std::size_t bytes, int root) noexcept {
-  return detail::even(Kind::gather, in, out, bytes, 1, root);
+  return detail::even(CollectiveKind::gather, in, out, bytes, 1, root);
 }
-template <Values I, ResultsOf<I> O> Collective gather(const I& in, O&& out, int root) noexcept {
-  return detail::over(in, out, detail::even(Kind::gather, data(in), data(out), size(in), value_bytes<I>, root));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective gather(I&& in, O&& out, int root) noexcept {
+  return detail::over(in, out,
+                      detail::even(CollectiveKind::gather, std::ranges::data(in), std::ranges::data(out),
+                                   std::ranges::size(in), detail::value_bytes<I>, root));
 }
-inline Collective gatherv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+inline Collective gatherv(const void* in, void* out, Numbers counts, Numbers displacements, int root,
                           std::size_t element = 1) noexcept {
-  return detail::uneven(Kind::gather, in, out, counts, displacements, element, root);
+  return detail::uneven(CollectiveKind::gather, in, out, counts, displacements, element, root);
 }
-template <Values I, ResultsOf<I> O>
-Collective gatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) noexcept {
-  return detail::over(in, out, gatherv(data(in), data(out), counts, displacements, root, value_bytes<I>));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective gatherv(I&& in, O&& out, Numbers counts, Numbers displacements, int root) noexcept {
+  return detail::over(in, out,
+                      describe::gatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
+                                        detail::value_bytes<I>));
 }
 
 inline Collective scatter(const void* in, void* out, std::size_t bytes, int root) noexcept {
-  return detail::even(Kind::scatter, in, out, bytes, 1, root);
+  return detail::even(CollectiveKind::scatter, in, out, bytes, 1, root);
 }
-template <Values I, ResultsOf<I> O> Collective scatter(const I& in, O&& out, int root) noexcept {
-  return detail::over(in, out, detail::even(Kind::scatter, data(in), data(out), size(out), value_bytes<I>, root));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective scatter(I&& in, O&& out, int root) noexcept {
+  return detail::over(in, out,
+                      detail::even(CollectiveKind::scatter, std::ranges::data(in), std::ranges::data(out),
+                                   std::ranges::size(out), detail::value_bytes<I>, root));
 }
-inline Collective scatterv(const void* in, void* out, const Counts& counts, const Counts& displacements, int root,
+inline Collective scatterv(const void* in, void* out, Numbers counts, Numbers displacements, int root,
                            std::size_t element = 1) noexcept {
-  return detail::uneven(Kind::scatter, in, out, counts, displacements, element, root);
+  return detail::uneven(CollectiveKind::scatter, in, out, counts, displacements, element, root);
 }
-template <Values I, ResultsOf<I> O>
-Collective scatterv(const I& in, O&& out, const Counts& counts, const Counts& displacements, int root) noexcept {
-  return detail::over(in, out, scatterv(data(in), data(out), counts, displacements, root, value_bytes<I>));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective scatterv(I&& in, O&& out, Numbers counts, Numbers displacements, int root) noexcept {
+  return detail::over(in, out,
+                      describe::scatterv(std::ranges::data(in), std::ranges::data(out), counts, displacements, root,
+                                         detail::value_bytes<I>));
 }
 
 inline Collective allgather(const void* in, void* out, std::size_t bytes) noexcept {
-  return detail::even(Kind::allgather, in, out, bytes, 1);
+  return detail::even(CollectiveKind::allgather, in, out, bytes, 1);
 }
-template <Values I, ResultsOf<I> O> Collective allgather(const I& in, O&& out) noexcept {
-  return detail::over(in, out, detail::even(Kind::allgather, data(in), data(out), size(in), value_bytes<I>));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O> Collective allgather(I&& in, O&& out) noexcept {
+  return detail::over(in, out,
+                      detail::even(CollectiveKind::allgather, std::ranges::data(in), std::ranges::data(out),
+                                   std::ranges::size(in), detail::value_bytes<I>));
 }
-inline Collective allgatherv(const void* in, void* out, const Counts& counts, const Counts& displacements = {},
+inline Collective allgatherv(const void* in, void* out, Numbers counts, Numbers displacements = {},
                              std::size_t element = 1) noexcept {
-  return detail::uneven(Kind::allgather, in, out, counts, displacements, element);
+  return detail::uneven(CollectiveKind::allgather, in, out, counts, displacements, element);
 }
-template <Values I, ResultsOf<I> O>
-Collective allgatherv(const I& in, O&& out, const Counts& counts, const Counts& displacements = {}) noexcept {
-  return detail::over(in, out, allgatherv(data(in), data(out), counts, displacements, value_bytes<I>));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective allgatherv(I&& in, O&& out, Numbers counts, Numbers displacements = {}) noexcept {
+  return detail::over(in, out,
+                      describe::allgatherv(std::ranges::data(in), std::ranges::data(out), counts, displacements,
+                                           detail::value_bytes<I>));
 }
 
 inline Collective alltoall(const void* in, void* out, std::size_t bytes) noexcept {
-  return detail::even(Kind::alltoall, in, out, bytes, 1);
+  return detail::even(CollectiveKind::alltoall, in, out, bytes, 1);
 }
 /// The count follows from the size of the input and the number of ranks.
-template <Values I, ResultsOf<I> O> Collective alltoall(const I& in, O&& out) noexcept {
-  return detail::over(in, out, detail::even(Kind::alltoall, data(in), data(out), Collective::unknown, value_bytes<I>));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O> Collective alltoall(I&& in, O&& out) noexcept {
+  return detail::over(in, out,
+                      detail::even(CollectiveKind::alltoall, std::ranges::data(in), std::ranges::data(out),
+                                   Collective::unknown, detail::value_bytes<I>));
 }
-inline Collective alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
-                            const Counts& receive_counts, const Counts& receive_displacements, std::size_t element = 1,
-                            std::size_t largest = Collective::unknown) noexcept {
-  Collective call = detail::uneven(Kind::alltoall, in, out, counts, displacements, element);
+inline Collective alltoallv(const void* in, Numbers counts, Numbers displacements, void* out, Numbers receive_counts,
+                            Numbers receive_displacements, std::size_t element = 1) noexcept {
+  Collective call = detail::uneven(CollectiveKind::alltoall, in, out, counts, displacements, element);
   call.receive_counts = receive_counts;
   call.receive_displacements = receive_displacements;
-  call.largest = largest;
   return call;
 }
-template <Values I, ResultsOf<I> O>
-Collective alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
-                     const Counts& receive_counts, const Counts& receive_displacements,
-                     std::size_t largest = Collective::unknown) noexcept {
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective alltoallv(I&& in, Numbers counts, Numbers displacements, O&& out, Numbers receive_counts,
+                     Numbers receive_displacements) noexcept {
   return detail::over(in, out,
-                      alltoallv(data(in), counts, displacements, data(out), receive_counts, receive_displacements,
-                                value_bytes<I>, largest));
+                      describe::alltoallv(std::ranges::data(in), counts, displacements, std::ranges::data(out),
+                                          receive_counts, receive_displacements, detail::value_bytes<I>));
+}
+
+/// For start and plan: see Team::ialltoallv.
+inline Collective with_largest(Collective alltoallv, std::size_t largest) noexcept {
+  alltoallv.largest = largest;
+  return alltoallv;
 }
 
 inline Collective reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how,
                          int root) noexcept {
-  return detail::reduction(Kind::reduce, in, out, count, type, how, root);
+  return detail::reduction(CollectiveKind::reduce, in, out, count, type, how, root);
 }
-template <Values I, ResultsOf<I> O> Collective reduce(const I& in, O&& out, const Reduction& how, int root) noexcept {
-  return detail::over(in, out, reduce(data(in), data(out), size(in), type_of<I>, how, root));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective reduce(I&& in, O&& out, const Reduction& how, int root) noexcept {
+  return detail::over(in, out,
+                      describe::reduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in),
+                                       detail::type_of<I>, how, root));
 }
 inline Collective allreduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how) noexcept {
-  return detail::reduction(Kind::allreduce, in, out, count, type, how);
+  return detail::reduction(CollectiveKind::allreduce, in, out, count, type, how);
 }
-template <Values I, ResultsOf<I> O> Collective allreduce(const I& in, O&& out, const Reduction& how) noexcept {
-  return detail::over(in, out, allreduce(data(in), data(out), size(in), type_of<I>, how));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective allreduce(I&& in, O&& out, const Reduction& how) noexcept {
+  return detail::over(in, out,
+                      describe::allreduce(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in),
+                                          detail::type_of<I>, how));
 }
 inline Collective reduce_scatter(const void* in, void* out, std::size_t count, DType type,
                                  const Reduction& how) noexcept {
-  return detail::reduction(Kind::reduce_scatter, in, out, count, type, how);
+  return detail::reduction(CollectiveKind::reduce_scatter, in, out, count, type, how);
 }
-template <Values I, ResultsOf<I> O> Collective reduce_scatter(const I& in, O&& out, const Reduction& how) noexcept {
-  return detail::over(in, out, reduce_scatter(data(in), data(out), size(out), type_of<I>, how));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective reduce_scatter(I&& in, O&& out, const Reduction& how) noexcept {
+  return detail::over(in, out,
+                      describe::reduce_scatter(std::ranges::data(in), std::ranges::data(out), std::ranges::size(out),
+                                               detail::type_of<I>, how));
 }
-inline Collective reduce_scatterv(const void* in, void* out, const Counts& counts, DType type,
+inline Collective reduce_scatterv(const void* in, void* out, Numbers counts, DType type,
                                   const Reduction& how) noexcept {
-  Collective call = detail::reduction(Kind::reduce_scatter, in, out, 0, type, how);
+  Collective call = detail::reduction(CollectiveKind::reduce_scatter, in, out, 0, type, how);
   call.is_uneven = true;
   call.counts = counts;
   return call;
 }
-template <Values I, ResultsOf<I> O>
-Collective reduce_scatterv(const I& in, O&& out, const Counts& counts, const Reduction& how) noexcept {
-  return detail::over(in, out, reduce_scatterv(data(in), data(out), counts, type_of<I>, how));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective reduce_scatterv(I&& in, O&& out, Numbers counts, const Reduction& how) noexcept {
+  return detail::over(
+      in, out,
+      describe::reduce_scatterv(std::ranges::data(in), std::ranges::data(out), counts, detail::type_of<I>, how));
 }
 inline Collective scan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) noexcept {
-  return detail::reduction(Kind::scan, in, out, count, type, how);
+  return detail::reduction(CollectiveKind::scan, in, out, count, type, how);
 }
-template <Values I, ResultsOf<I> O> Collective scan(const I& in, O&& out, const Reduction& how) noexcept {
-  return detail::over(in, out, scan(data(in), data(out), size(in), type_of<I>, how));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective scan(I&& in, O&& out, const Reduction& how) noexcept {
+  return detail::over(
+      in, out,
+      describe::scan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how));
 }
 inline Collective exscan(const void* in, void* out, std::size_t count, DType type, const Reduction& how) noexcept {
-  return detail::reduction(Kind::exscan, in, out, count, type, how);
+  return detail::reduction(CollectiveKind::exscan, in, out, count, type, how);
 }
-template <Values I, ResultsOf<I> O> Collective exscan(const I& in, O&& out, const Reduction& how) noexcept {
-  return detail::over(in, out, exscan(data(in), data(out), size(in), type_of<I>, how));
+template <detail::LastingValues I, detail::LastingResultsOf<I> O>
+Collective exscan(I&& in, O&& out, const Reduction& how) noexcept {
+  return detail::over(
+      in, out,
+      describe::exscan(std::ranges::data(in), std::ranges::data(out), std::ranges::size(in), detail::type_of<I>, how));
 }
 
 }  // namespace describe

@@ -34,18 +34,10 @@ template <typename R>
 concept MessageValues = Values<R> && !std::is_array_v<std::remove_reference_t<R>>;
 template <typename R>
 concept WritableMessageValues = WritableValues<R> && !std::is_array_v<std::remove_reference_t<R>>;
-/// Of non-blocking calls: the values stay when the call returns. R is an lvalue, or doesn't own its values, such as a
-/// temporary span. A temporary vector or array would end before the operation.
-template <typename R>
-concept LastingValues = Values<R> && std::ranges::borrowed_range<R>;
-template <typename R>
-concept LastingWritableValues = WritableValues<R> && std::ranges::borrowed_range<R>;
 template <typename R>
 concept LastingMessage = MessageValues<R> && std::ranges::borrowed_range<R>;
 template <typename R>
 concept LastingWritableMessage = WritableMessageValues<R> && std::ranges::borrowed_range<R>;
-template <typename R, typename I>
-concept LastingResultsOf = ResultsOf<R, I> && std::ranges::borrowed_range<R>;
 
 }  // namespace detail
 
@@ -235,7 +227,8 @@ class HMC_API Team {
 
   // ---- collectives. A call is described once, as a value (<hmc/collective.hpp>), and run, started or planned. The
   // named forms below do this for each collective: team.allreduce(in, out, sum) is team.run(describe::allreduce(in,
-  // out, sum)). Three of them are functions of their own, which takes less time.
+  // out, sum)). Four of them (barrier,
+  // broadcast, allgather, allreduce) are functions of their own, which takes less time.
   void run(const Collective& call);
   Request start(const Collective& call);
   Plan plan(const Collective& call);
@@ -338,8 +331,8 @@ class HMC_API Team {
   Request ialltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
                      const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
                      std::size_t element = 1) {
-    return start(
-        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest));
+    return start(describe::with_largest(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element), largest));
   }
   Request ireduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
     return start(describe::reduce(in, out, count, type, how, root));
@@ -421,8 +414,8 @@ class HMC_API Team {
   Plan plan_alltoallv(const void* in, const Counts& counts, const Counts& displacements, void* out,
                       const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest,
                       std::size_t element = 1) {
-    return plan(
-        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest));
+    return plan(describe::with_largest(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element), largest));
   }
   Plan plan_reduce(const void* in, void* out, std::size_t count, DType type, const Reduction& how, int root) {
     return plan(describe::reduce(in, out, count, type, how, root));
@@ -532,7 +525,8 @@ class HMC_API Team {
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ialltoallv(I&& in, const Counts& counts, const Counts& displacements, O&& out, const Counts& receive_counts,
                      const Counts& receive_displacements, std::size_t largest) {
-    return start(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest));
+    return start(describe::with_largest(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements), largest));
   }
   template <detail::LastingValues I, detail::LastingResultsOf<I> O>
   Request ireduce(I&& in, O&& out, const Reduction& how, int root) {
@@ -588,7 +582,8 @@ class HMC_API Team {
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_alltoallv(const I& in, const Counts& counts, const Counts& displacements, O&& out,
                       const Counts& receive_counts, const Counts& receive_displacements, std::size_t largest) {
-    return plan(describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, largest));
+    return plan(describe::with_largest(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements), largest));
   }
   template <detail::Values I, detail::ResultsOf<I> O>
   Plan plan_reduce(const I& in, O&& out, const Reduction& how, int root) {

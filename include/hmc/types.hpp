@@ -96,6 +96,44 @@ constexpr bool is_narrow_float(DType type) noexcept { return is_float(type) && s
 HMC_API const char* name_of(DType type) noexcept;
 HMC_API const char* name_of(Op op) noexcept;
 
+// ---- the collectives: see <hmc/collective.hpp>
+enum class CollectiveKind : std::uint8_t {
+  barrier,
+  broadcast,
+  reduce,
+  allreduce,
+  gather,
+  scatter,
+  allgather,
+  alltoall,
+  reduce_scatter,
+  scan,
+  exscan,
+};
+inline constexpr int collective_count = 11;
+constexpr const char* name_of(CollectiveKind kind) noexcept {
+  constexpr const char* names[] = {"barrier",   "broadcast", "reduce",         "allreduce", "gather", "scatter",
+                                   "allgather", "alltoall",  "reduce_scatter", "scan",      "exscan"};
+  static_assert(sizeof names / sizeof *names == collective_count);
+  return static_cast<int>(kind) < collective_count ? names[static_cast<std::size_t>(kind)] : "unknown";
+}
+
+/// True if one rank, the root, has another part than the others.
+constexpr bool has_root(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce || kind == CollectiveKind::gather ||
+         kind == CollectiveKind::scatter;
+}
+/// True if the collective combines contributions and therefore has an operation.
+constexpr bool reduces(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::reduce || kind == CollectiveKind::allreduce ||
+         kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::scan || kind == CollectiveKind::exscan;
+}
+/// True if `count` is the size of one rank's block. A large call of such a collective is split into v-form calls.
+constexpr bool has_blocks(CollectiveKind kind) noexcept {
+  return kind == CollectiveKind::gather || kind == CollectiveKind::scatter || kind == CollectiveKind::allgather ||
+         kind == CollectiveKind::alltoall || kind == CollectiveKind::reduce_scatter;
+}
+
 namespace detail {
 template <typename T> inline constexpr bool has_no_dtype = false;
 }  // namespace detail

@@ -301,7 +301,8 @@ struct Alltoallv : Uneven {
     require_reach(second, "out", receive_counts, receive_displacements);
   }
   hmc::Collective call() const {
-    return describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element, largest);
+    return describe::with_largest(
+        describe::alltoallv(in, counts, displacements, out, receive_counts, receive_displacements, element), largest);
   }
 };
 

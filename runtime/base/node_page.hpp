@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include <hmc/collective.hpp>
+#include <hmc/types.hpp>
 
 #include "runtime/base/segment.hpp"
 #include "runtime/base/status.hpp"

@@ -101,6 +101,9 @@ class CompileErrors(unittest.TestCase):
     def test_temporaries_that_own_their_values_are_rejected_in_non_blocking_calls(self):
         lines = [f"std::vector<int> v(4), c(4); team.{call}.wait();" for owner in ("std::vector<int>(4)", "Values{{}}")
                  for call in self.non_blocking_calls(owner)]
+        lines += [f"std::vector<int> v(4); team.start(hmc::describe::{call}).wait();" for call in
+                  ("broadcast(std::vector<int>(4), 0)", "allgather(std::vector<int>(4), v)",
+                   "allreduce(v, Values{}, hmc::sum)", "allgatherv(v, v, std::vector<int>(4))")]
         fine, text = compile_it("#include <array>\n#include <vector>\nusing Values = std::array<int, 4>;" +
                                 functions(lines))
         self.assertFalse(fine)

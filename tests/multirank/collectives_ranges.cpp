@@ -13,6 +13,11 @@ using namespace hmc::spmd;
 using Values = std::vector<std::int64_t>;
 using Ints = std::vector<int>;
 
+/// The arguments of describe: numbers of other types become those of std::size_t.
+template <typename T> T& lasting(T& argument) { return argument; }
+std::vector<std::size_t> lasting(Ints& numbers) { return {numbers.begin(), numbers.end()}; }
+std::vector<std::size_t> lasting(const Ints& numbers) { return {numbers.begin(), numbers.end()}; }
+
 // The same call in three forms, and by its description. A plan runs twice; its result must be that of one run.
 #define HMC_FORMS_OF(name)                                                                                        \
   template <typename... Args> static void name(hmc::Team& team, Blocking, Args&&... args) { team.name(args...); } \
@@ -27,8 +32,8 @@ using Ints = std::vector<int>;
     }                                                                                                             \
   }                                                                                                               \
   template <typename... Args> static void name(hmc::Team& team, Described, Args&&... args) {                      \
-    team.run(hmc::describe::name(args...));                                                                       \
-    team.start(hmc::describe::name(args...)).wait();                                                              \
+    team.run(hmc::describe::name(lasting(args)...));                                                              \
+    team.start(hmc::describe::name(lasting(args)...)).wait();                                                     \
   }
 struct Blocking {};
 struct Started {};
@@ -251,6 +256,16 @@ HMC_SPMD_TEST(Ranges, described_calls_that_no_form_accepts_are_refused) {
   hmc::Collective uneven = hmc::describe::allreduce(in, out, hmc::sum);
   uneven.is_uneven = true;
   HMC_CHECK_THROWS(invalid, world.run(uneven));
+  hmc::Collective displaced = hmc::describe::reduce_scatterv(in, out, ones, hmc::sum);
+  displaced.displacements = ones;
+  HMC_CHECK_THROWS(invalid, world.run(displaced));
+  hmc::Collective two_buffers = hmc::describe::broadcast(in, 0);
+  two_buffers.out = out.data();
+  HMC_CHECK_THROWS(invalid, world.run(two_buffers));
+  hmc::Collective unknown = exchange;
+  unknown.kind = static_cast<hmc::CollectiveKind>(hmc::collective_count);
+  HMC_CHECK_THROWS(invalid, world.run(unknown));
+  HMC_CHECK_THROWS(invalid, (void)world.start(unknown));
   HMC_CHECK_THROWS(hmc::Code::unsupported, world.run_on(nullptr, hmc::describe::broadcast(in, 0)));
   world.run(hmc::describe::barrier());
 }
