@@ -70,28 +70,21 @@ std::uint64_t hash_of(std::span<const std::size_t> counts, std::size_t element) 
                               : checked_product(args.operation, block, static_cast<std::size_t>(team.size()));
   const auto* const in = static_cast<const std::byte*>(call.in);
   const auto* const out = static_cast<const std::byte*>(call.out);
+  const bool has_all = !has_root(kind) || at_root;
+  const bool all_in = kind == CollectiveKind::scatter || kind == CollectiveKind::alltoall;
+  const bool all_out =
+      kind == CollectiveKind::gather || kind == CollectiveKind::allgather || kind == CollectiveKind::alltoall;
+  const std::size_t in_bytes = all_in ? (has_all ? all : 0) : block, out_bytes = all_out ? (has_all ? all : 0) : block;
+  require_pointer(args.operation, in, in_bytes);
+  require_pointer(args.operation, out, out_bytes);
   const std::size_t begin = block * static_cast<std::size_t>(team.rank());  // of this rank's block
-  std::size_t in_bytes = block, out_bytes = block;
-  switch (kind) {
-    case CollectiveKind::gather:
-      out_bytes = at_root ? all : 0;
-      args.call.in_place = at_root && in == out + begin;
-      break;
-    case CollectiveKind::scatter:
-      in_bytes = at_root ? all : 0;
-      args.call.in_place = at_root && out == in + begin;
-      break;
-    case CollectiveKind::allgather:
-      out_bytes = all;
-      args.call.in_place = in == out + begin;
-      break;
-    case CollectiveKind::alltoall: in_bytes = out_bytes = all; [[fallthrough]];
-    default: args.call.in_place = in == out;
+  if (all_in == all_out) {
+    args.call.in_place = in == out;
+  } else if (has_all) {
+    args.call.in_place = all_out ? in == out + begin : out == in + begin;
   }
   if (kind == CollectiveKind::broadcast && in != out) [[unlikely]]
     refuse_description(args.operation, "a broadcast has one buffer, which is its input and its output");
-  require_pointer(args.operation, in, in_bytes);
-  require_pointer(args.operation, out, out_bytes);
   if (!args.call.in_place) require_apart(args.operation, in, in_bytes, out, out_bytes);
   args.call.count = block;
   args.signature = Signature::make(kind, block, args.call.root);
