@@ -15,23 +15,19 @@ device::Output output_of(const TeamObject& team, const CollectiveArgs& args) {
 
 }  // namespace
 
-Copies make_copies(const TeamObject& team, const CollectiveArgs& args) {
+Copies replace_buffers(const TeamObject& team, CollectiveArgs& args) {
   const schedule::Shape shape{team.size(), 1};
   try {
-    return std::make_unique<device::HostCopies>(
+    auto copies = std::make_unique<device::HostCopies>(
         team.fabric(), args.operation, args.input, schedule::input_bytes(shape, args.call, team.rank()), args.output,
         schedule::output_bytes(shape, args.call, team.rank()), output_of(team, args));
+    args.input = copies->in();
+    args.output = copies->out();
+    return copies;
   } catch (const std::bad_alloc&) {
     rma::throw_status(team.fabric(), base::Status::failure(Code::out_of_memory, "no memory to stage a device's buffer"),
                       {args.operation});
   }
-}
-
-CollectiveArgs with_copies(const CollectiveArgs& args, const device::HostCopies& copies) {
-  CollectiveArgs staged = args;
-  staged.input = copies.in();
-  staged.output = copies.out();
-  return staged;
 }
 
 void take(TeamObject& team, const device::HostCopies& copies, const char* operation) {

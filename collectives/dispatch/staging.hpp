@@ -12,10 +12,9 @@ namespace hmc::collectives {
 
 using Copies = std::unique_ptr<device::HostCopies>;
 
-/// Allocates copies of the buffers that the host can't access; copies nothing yet. Throws Error.
-Copies make_copies(const TeamObject& team, const CollectiveArgs& args);
-/// The call with the copies in place of these buffers.
-CollectiveArgs with_copies(const CollectiveArgs& args, const device::HostCopies& copies);
+/// Allocates copies of the buffers that the host can't access, and puts them into `args` in place of these buffers;
+/// copies nothing yet. Throws Error.
+Copies replace_buffers(const TeamObject& team, CollectiveArgs& args);
 
 /// Runs `work`. If it throws, fails the team, because other ranks may already be in the call.
 template <typename Work> void or_fail_all(TeamObject& team, Work&& work) {
@@ -32,10 +31,11 @@ void take(TeamObject& team, const device::HostCopies& copies, const char* operat
 
 /// Runs a blocking call on copies of its buffers.
 template <typename Run> void run_staged(TeamObject& team, const CollectiveArgs& args, Run&& run) {
+  CollectiveArgs staged = args;
   Copies copies;
-  or_fail_all(team, [&] { copies = make_copies(team, args); });
+  or_fail_all(team, [&] { copies = replace_buffers(team, staged); });
   take(team, *copies, args.operation);
-  run(with_copies(args, *copies));
+  run(std::as_const(staged));
   rma::require(team.fabric(), copies->finish(), {args.operation});
 }
 

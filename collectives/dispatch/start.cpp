@@ -22,9 +22,8 @@ Request Team::start(const Collective& call) {
   CollectiveArgs args = collectives::check(team, call, name, Form::start);
   Copies copies;
   if (device::need_host_copies(args.input, args.output)) [[unlikely]] {
-    or_fail_all(team, [&] { copies = make_copies(team, args); });
+    or_fail_all(team, [&] { copies = replace_buffers(team, args); });
     take(team, *copies, name);
-    args = with_copies(args, *copies);
   }
   ScheduleTeam& schedules = team.schedules();
   std::uint64_t ticket = 0;
@@ -38,10 +37,8 @@ Plan Team::plan(const Collective& call) {
   TeamObject& team = collectives::open(object_, name);
   CollectiveArgs args = collectives::check(team, call, name, Form::plan);
   Copies copies;
-  if (device::need_host_copies(args.input, args.output)) [[unlikely]] {
-    copies = make_copies(team, args);
-    args = with_copies(args, *copies);
-  }
+  if (device::need_host_copies(args.input, args.output)) [[unlikely]]
+    copies = replace_buffers(team, args);
   ScheduleTeam& schedules = team.schedules();
   collectives::Operation* operation = nullptr;
   if (const Status status = schedules.prepare_kept(args, operation, std::move(copies)); !status.ok())
