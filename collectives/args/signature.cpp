@@ -34,7 +34,11 @@ std::string Signature::text() const {
     case CollectiveKind::broadcast:
     case CollectiveKind::gather:
     case CollectiveKind::scatter: return fmt::format("{}({}, root {})", name, amount, root);
-    default: break;
+    case CollectiveKind::reduce:
+    case CollectiveKind::allreduce:
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::scan:
+    case CollectiveKind::exscan: break;
   }
   const std::string how = fmt::format("{}{}{}", (word_ & deterministic_bit) != 0 ? "deterministic " : "",
                                       op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)),

@@ -11,6 +11,7 @@
 
 namespace hmc::collectives {
 
+/// Its switches name every kind, so that the compiler finds them for a new one.
 struct Roles {
   CollectiveKind collective;
   int rank;
@@ -38,16 +39,30 @@ struct Roles {
       case CollectiveKind::scatter: return is_root();
       case CollectiveKind::scan:
       case CollectiveKind::exscan: return rank < size - 1;
-      default: return size > 1;
+      case CollectiveKind::barrier:
+      case CollectiveKind::broadcast:
+      case CollectiveKind::allreduce:
+      case CollectiveKind::allgather:
+      case CollectiveKind::alltoall:
+      case CollectiveKind::reduce_scatter: break;
     }
+    return size > 1;
   }
   bool has_result() const noexcept {
     switch (collective) {
       case CollectiveKind::gather:
       case CollectiveKind::reduce: return is_root();
       case CollectiveKind::exscan: return rank > 0;
-      default: return true;
+      case CollectiveKind::barrier:
+      case CollectiveKind::broadcast:
+      case CollectiveKind::allreduce:
+      case CollectiveKind::scatter:
+      case CollectiveKind::allgather:
+      case CollectiveKind::alltoall:
+      case CollectiveKind::reduce_scatter:
+      case CollectiveKind::scan: break;
     }
+    return true;
   }
   bool takes_from(int peer) const noexcept {
     if (peer == rank || !has_result()) return false;
@@ -55,8 +70,16 @@ struct Roles {
       case CollectiveKind::scatter: return peer == root;
       case CollectiveKind::scan:
       case CollectiveKind::exscan: return peer < rank;
-      default: return true;
+      case CollectiveKind::barrier:
+      case CollectiveKind::broadcast:
+      case CollectiveKind::reduce:
+      case CollectiveKind::allreduce:
+      case CollectiveKind::gather:
+      case CollectiveKind::allgather:
+      case CollectiveKind::alltoall:
+      case CollectiveKind::reduce_scatter: break;
     }
+    return true;
   }
   bool takes_from_all() const noexcept { return collective != CollectiveKind::scatter && !is_prefix(); }
   /// True if an in-place call overwrites input that other ranks read.
