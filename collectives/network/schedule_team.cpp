@@ -163,6 +163,7 @@ Status ScheduleTeam::start(const CollectiveArgs& args, std::uint64_t& ticket,
     begin(operation, ticket);
     return {};
   } catch (const std::bad_alloc&) {
+    unshare_if_idle();
     return Status::failure(Code::out_of_memory, "no memory for an operation");
   }
 }
@@ -232,6 +233,7 @@ Status ScheduleTeam::start_kept(Operation& operation, std::uint64_t& ticket) noe
   try {
     make_room();
   } catch (const std::bad_alloc&) {
+    unshare_if_idle();
     return Status::failure(Code::out_of_memory, "no memory for a plan's run");
   }
   renew(operation);
