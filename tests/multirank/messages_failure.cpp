@@ -161,14 +161,21 @@ TEST_P(MessagesFailure, connection_that_a_death_prevents_is_reported_as_the_deat
 
 TEST_P(MessagesFailure, abort_ends_recv) {
   const auto met = run([&](Runtime& runtime) {
-    runtime.world().barrier();
+    Team& world = runtime.world();
+    // The error of a request has nothing of a request before it.
+    Request earlier = world.irecv_bytes(buffer(runtime), 4096, runtime.rank(), 2);
+    world.send_bytes(buffer(runtime), 1, runtime.rank(), 2);
+    earlier.wait();
+    world.barrier();
     if (runtime.rank() == last()) return runtime.abort(3, "enough");
-    runtime.world().recv_bytes(buffer(runtime), 8, last(), 1);
+    if (runtime.rank() != 0) world.recv_bytes(buffer(runtime), 8, last(), 1);
+    world.irecv_bytes(buffer(runtime), 8, last(), 1).wait();
   });
   for (int rank = 0; rank < last(); ++rank) {
     const auto& error = met[static_cast<std::size_t>(rank)];
     ASSERT_TRUE(error.has_value());
     EXPECT_EQ(error->code(), Code::aborted) << error->what();
+    EXPECT_LE(error->detail().size, 8U) << error->what();
   }
 }
 

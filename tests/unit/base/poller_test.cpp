@@ -83,6 +83,21 @@ TEST(Poller, set_changes_the_wanted_events) {
   EXPECT_EQ(seen, (Readiness{.write = true}));
 }
 
+TEST(Poller, number_that_was_opened_again_is_watched_by_the_next_set) {
+  Poller poller;
+  const UniqueFd number(::eventfd(0, EFD_CLOEXEC));
+  int calls = 0;
+  poller.add(number.get(), {.write = true}, [&](Readiness) { ++calls; });
+  ASSERT_EQ(::dup3(ready_descriptor().get(), number.get(), O_CLOEXEC), number.get());  // epoll forgets the old one
+  poller.set(number.get(), {.read = true});
+  EXPECT_TRUE(poller.wait(0));
+  EXPECT_EQ(calls, 1);
+  std::uint64_t value = 0;
+  ASSERT_EQ(::eventfd_read(number.get(), &value), 0);
+  EXPECT_TRUE(poller.wait(0));
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Poller, end_of_the_other_side_is_reported_only_if_something_is_wanted) {
   Poller poller;
   Pair pair;
