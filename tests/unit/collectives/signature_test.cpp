@@ -5,7 +5,7 @@
 namespace hmc::collectives {
 namespace {
 
-TEST(Signature, word_of_another_rank_has_a_text_whatever_it_is) {
+TEST(Signature, word_of_another_rank_has_a_text_for_any_value) {
   EXPECT_EQ(Signature().text(), "nothing");
   EXPECT_EQ(Signature::make(CollectiveKind::allreduce, 7, 0, DType::u64).text(), "allreduce(7 x u64, sum)");
   for (std::uint64_t kind = 0; kind < 32; ++kind)
