@@ -238,6 +238,25 @@ TEST(RankDeath, death_reported_by_the_launcher_reaches_all_ranks) {
   });
 }
 
+TEST(RankDeath, end_that_a_failure_has_caused_is_reported_as_the_failure) {
+  const Shape shape{Kind::tcp, 3, 2};  // rank 2 is alone on its node
+  TestServers servers(shape);
+  run_ranks(
+      shape, [&](int rank) { return servers.env(rank); },
+      [&](Bootstrap& me) {
+        me.barrier(soon());
+        if (me.rank() == 1) {
+          me.node_page().raise_abort(Code::peer_failed, 0, "rank 0 lost its memory");
+          servers.agent(0).report_death(1, "rank 1 was killed by signal 6");
+          throw Gone{};
+        }
+        const Error error = error_of([&] { (void)me.lookup("never", soon()); });
+        EXPECT_EQ(error.code(), Code::peer_failed);
+        EXPECT_EQ(error.peer(), 0) << "on rank " << me.rank();
+        EXPECT_THAT(error.what(), testing::HasSubstr("lost its memory"));
+      });
+}
+
 TEST(RankDeath, death_before_joining_ends_the_waits_of_others) {
   const Shape shape{Kind::tcp, 2, 1};
   TestServers servers(shape);

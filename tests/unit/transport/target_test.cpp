@@ -240,6 +240,17 @@ TEST_F(MessageTarget, rejected_put_is_reported_by_the_next_flush) {
   }
 }
 
+TEST_F(MessageTarget, answer_to_a_flush_covers_the_verbs_before_it_and_no_later_one) {
+  AmPeer& peer = peers_.at(1);
+  peer.posted = peer.asked = 5;
+  for (const auto& [covered, flushed] : {std::pair{2U, 2U}, {1U, 2U}, {4U, 4U}, {9U, 4U}}) {  // 9: never posted
+    Message answer = from_peer(MessageKind::flushed);
+    answer.first = covered;
+    receive(answer, 0);
+    EXPECT_EQ(peer.flushed, flushed) << "after an answer to the flush of " << covered << " verbs";
+  }
+}
+
 // Ranks drop teams and windows at different times. After a rank's own channel has ended, refusals are ignored.
 TEST_F(MessageTarget, notice_is_written_or_dropped_without_an_answer) {
   const auto send = [&](std::size_t bytes) {
