@@ -1,6 +1,10 @@
 #include "verify/contents.hpp"
 
 namespace hmc::verify {
+
+using collectives::has_blocks_in;
+using collectives::has_blocks_out;
+
 namespace {
 
 using schedule::Call;
@@ -72,7 +76,7 @@ Contents input_of(const Case& subject, int rank, Values& values) {
   const Call call = subject.call_of(rank);
   const std::uint64_t bytes = input_bytes(subject.shape(), call, rank);
   if (bytes == 0) return {};
-  if (call.collective == CollectiveKind::gather || call.collective == CollectiveKind::allgather)
+  if (has_blocks_out(call.collective) && !has_blocks_in(call.collective))
     return {{0, {bytes, packed_place_of(call, rank) * call.element_bytes, all_blocks}}};
   return {{0, {bytes, 0, values.contribution(static_cast<std::uint32_t>(rank))}}};
 }
@@ -118,19 +122,11 @@ Contents required_output_of(const Case& subject, int rank, Values& values) {
 BufferOverlap buffer_overlap_of(const Case& subject, int rank) {
   const Call call = subject.call_of(rank);
   if (!call.in_place) return {};
-  const std::uint64_t element = call.element_bytes;
-  const bool is_root = rank == call.root;
-  switch (call.collective) {
-    case CollectiveKind::barrier: return {};
-    case CollectiveKind::gather:
-      return is_root ? BufferOverlap{true, place_of(call, rank) * element, 0} : BufferOverlap{};
-    case CollectiveKind::allgather: return {true, place_of(call, rank) * element, 0};
-    case CollectiveKind::scatter:
-      return is_root ? BufferOverlap{true, 0, place_of(call, rank) * element} : BufferOverlap{};
-    case CollectiveKind::broadcast:
-    case CollectiveKind::reduce: return is_root ? BufferOverlap{true, 0, 0} : BufferOverlap{};
-    default: return {true, 0, 0};
-  }
+  const CollectiveKind kind = call.collective;
+  if (kind == CollectiveKind::barrier || (has_root(kind) && rank != call.root)) return {};
+  if (reduces(kind) || has_blocks_in(kind) == has_blocks_out(kind)) return {true, 0, 0};
+  const std::uint64_t own_block = place_of(call, rank) * call.element_bytes;
+  return {true, has_blocks_out(kind) ? own_block : 0, has_blocks_in(kind) ? own_block : 0};
 }
 
 }  // namespace hmc::verify

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "collectives/schedule/kinds.hpp"
 #include "verify/cases.hpp"
 #include "verify/storage.hpp"
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace hmc::collectives {
 
@@ -14,38 +16,28 @@ struct Layout {
   std::span<const std::size_t> displacements;
 };
 
-/// Names of a collective in its three forms.
+/// The names of a collective, or of its v-form, in the three forms of a call.
 struct Names {
-  const char *run, *start, *plan;
+  char run[32] = "", start[32] = "", plan[32] = "";
 };
-// By kind.
-constexpr Names names[collective_count] = {
-    {"barrier", "ibarrier", "plan_barrier"},
-    {"broadcast", "ibroadcast", "plan_broadcast"},
-    {"reduce", "ireduce", "plan_reduce"},
-    {"allreduce", "iallreduce", "plan_allreduce"},
-    {"gather", "igather", "plan_gather"},
-    {"scatter", "iscatter", "plan_scatter"},
-    {"allgather", "iallgather", "plan_allgather"},
-    {"alltoall", "ialltoall", "plan_alltoall"},
-    {"reduce_scatter", "ireduce_scatter", "plan_reduce_scatter"},
-    {"scan", "iscan", "plan_scan"},
-    {"exscan", "iexscan", "plan_exscan"},
-};
-// Of the v-forms; the other kinds have none.
-constexpr Names uneven_names[collective_count] = {
-    {},
-    {},
-    {},
-    {},
-    {"gatherv", "igatherv", "plan_gatherv"},
-    {"scatterv", "iscatterv", "plan_scatterv"},
-    {"allgatherv", "iallgatherv", "plan_allgatherv"},
-    {"alltoallv", "ialltoallv", "plan_alltoallv"},
-    {"reduce_scatterv", "ireduce_scatterv", "plan_reduce_scatterv"},
-    {},
-    {},
-};
+constexpr void append(char* text, std::string_view more) {
+  while (*text != 0) ++text;
+  for (const char c : more) *text++ = c;
+}
+using AllNames = std::array<Names, collective_count>;  // by kind
+constexpr AllNames names_with(std::string_view suffix) {
+  AllNames all;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    append(all[i].start, "i");
+    append(all[i].plan, "plan_");
+    for (char* const name : {all[i].run, all[i].start, all[i].plan}) {
+      append(name, hmc::name_of(static_cast<CollectiveKind>(i)));
+      append(name, suffix);
+    }
+  }
+  return all;
+}
+constexpr AllNames names = names_with(""), uneven_names = names_with("v");
 
 }  // namespace
 
@@ -163,11 +155,11 @@ std::size_t check_counts(const rma::TeamCore& team, const Collective& call, cons
 /// Only the root checks the range that only it uses.
 void require_sizes(const rma::TeamCore& team, const Collective& call, const char* operation) {
   const bool uses_all = !has_root(call.kind) || call.root == team.rank();
-  const bool all_is_input = call.kind == CollectiveKind::scatter || call.kind == CollectiveKind::reduce_scatter;
+  const bool all_is_input = has_blocks_in(call.kind);
   const std::size_t all = all_is_input ? call.in_size : call.out_size;
   const std::size_t block = all_is_input ? call.out_size : call.in_size;
   const auto ranks = static_cast<std::size_t>(team.size()), me = static_cast<std::size_t>(team.rank());
-  if (call.kind == CollectiveKind::alltoall) {
+  if (has_blocks_in(call.kind) && has_blocks_out(call.kind)) {
     if (call.is_uneven) {
       require_reach(operation, call.in_size, {call.counts, call.displacements});
       require_reach(operation, call.out_size, {call.receive_counts, call.receive_displacements});
@@ -195,9 +187,9 @@ void check_uneven(const rma::TeamCore& team, const Collective& call, CollectiveA
   const std::size_t reach = reach_of(team, args.operation, blocks);
   checked_product(args.operation, reach, call.element);
   const std::size_t mine = call.counts[static_cast<std::size_t>(team.rank())];
-  const bool is_scatter = call.kind == CollectiveKind::scatter;
-  const void* const block = is_scatter ? call.out : call.in;
-  const void* const all = is_scatter ? call.in : call.out;
+  const bool all_is_input = has_blocks_in(call.kind);
+  const void* const block = all_is_input ? call.out : call.in;
+  const void* const all = all_is_input ? call.in : call.out;
   require_pointer(args.operation, block, mine);
   if (!has_root(call.kind) || team.rank() == call.root) {
     require_pointer(args.operation, all, reach);
@@ -259,8 +251,8 @@ void check_alltoallv(const rma::TeamCore& team, const Collective& call, Form for
 const char* name_of(const Collective& call, Form form) noexcept {
   if (static_cast<int>(call.kind) >= collective_count) return "a collective";  // check() refuses it
   const bool is_uneven = call.is_uneven && has_blocks(call.kind);
-  const Names& all = (is_uneven ? uneven_names : names)[static_cast<std::size_t>(call.kind)];
-  return form == Form::run ? all.run : form == Form::start ? all.start : all.plan;
+  const Names& each = (is_uneven ? uneven_names : names)[static_cast<std::size_t>(call.kind)];
+  return form == Form::run ? each.run : form == Form::start ? each.start : each.plan;
 }
 
 CollectiveArgs check(const rma::TeamCore& team, const Collective& call, const char* operation, Form form) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "collectives/args/check.hpp"
+#include "collectives/schedule/kinds.hpp"
 
 namespace hmc::collectives::checks {
 
@@ -62,18 +63,15 @@ std::uint64_t hash_of(std::span<const std::size_t> counts, std::size_t element) 
 [[gnu::always_inline]] inline void check_even(const rma::TeamCore& team, const Collective& call, CollectiveKind kind,
                                               CollectiveArgs& args) {
   const bool at_root = team.rank() == call.root;
-  const bool counts_by_size = kind == CollectiveKind::alltoall && call.in_size != Collective::unknown;
+  const bool all_in = has_blocks_in(kind), all_out = has_blocks_out(kind);
+  const bool counts_by_size = all_in && all_out && call.in_size != Collective::unknown;
   const std::size_t count = counts_by_size ? call.in_size / static_cast<std::size_t>(team.size()) : call.count;
   const std::size_t block = checked_product(args.operation, count, call.element);
-  const std::size_t all = kind == CollectiveKind::broadcast
-                              ? block
-                              : checked_product(args.operation, block, static_cast<std::size_t>(team.size()));
+  const std::size_t all =
+      has_blocks(kind) ? checked_product(args.operation, block, static_cast<std::size_t>(team.size())) : block;
   const auto* const in = static_cast<const std::byte*>(call.in);
   const auto* const out = static_cast<const std::byte*>(call.out);
   const bool has_all = !has_root(kind) || at_root;
-  const bool all_in = kind == CollectiveKind::scatter || kind == CollectiveKind::alltoall;
-  const bool all_out =
-      kind == CollectiveKind::gather || kind == CollectiveKind::allgather || kind == CollectiveKind::alltoall;
   const std::size_t in_bytes = all_in ? (has_all ? all : 0) : block, out_bytes = all_out ? (has_all ? all : 0) : block;
   require_pointer(args.operation, in, in_bytes);
   require_pointer(args.operation, out, out_bytes);
@@ -113,8 +111,7 @@ inline unsigned op_number(const Reduction& how) noexcept {
 
 [[gnu::always_inline]] inline void check_reduction(const rma::TeamCore& team, const Collective& call,
                                                    CollectiveKind kind, CollectiveArgs& args) {
-  if ((kind == CollectiveKind::scan || kind == CollectiveKind::exscan) && !call.how.is_function &&
-      call.how.op == Op::avg)
+  if (row_of(kind).sources != Sources::all && !call.how.is_function && call.how.op == Op::avg)
     throw Error(Code::invalid_argument, args.operation, "avg isn't defined for a part of the team");
   args.reducer = resolve(args.operation, call.type, call.how);
   args.call.type = call.type;
@@ -132,9 +129,9 @@ inline unsigned op_number(const Reduction& how) noexcept {
     counted = hash_of(call.counts, 1);
   } else {
     args.call.count = call.count;
-    if (kind == CollectiveKind::reduce_scatter)
+    if (has_blocks_in(kind))
       in_count = checked_product(args.operation, in_count, static_cast<std::size_t>(team.size()));
-    if (kind == CollectiveKind::reduce && team.rank() != call.root) out_count = 0;
+    if (only_at_root(row_of(kind).out) && team.rank() != call.root) out_count = 0;
   }
   const std::size_t in_bytes = checked_product(args.operation, in_count, args.reducer.element);
   const std::size_t out_bytes = out_count * args.reducer.element;  // at most in_bytes
@@ -164,7 +161,7 @@ inline unsigned op_number(const Reduction& how) noexcept {
     check_reduction(team, call, kind, args);
   } else if (!has_blocks(kind) || !call.is_uneven) {
     check_even(team, call, kind, args);
-  } else if (kind == CollectiveKind::alltoall) {
+  } else if (has_blocks_in(kind) && has_blocks_out(kind)) {
     check_alltoallv(team, call, form, args);
   } else {
     check_uneven(team, call, args);

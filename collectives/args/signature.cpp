@@ -22,30 +22,18 @@ std::string Signature::text() const {
   const std::string name =
       fmt::format("{}{}{}", (word_ & non_blocking_bit) != 0 ? "i" : "", name_of(collective()), irregular ? "v" : "");
   const std::string amount = irregular ? fmt::format("counts with hash {:08x}", count) : fmt::format("{} bytes", count);
-  switch (collective()) {
-    case CollectiveKind::barrier: return name;
-    case CollectiveKind::alltoall:
-      if (irregular) {  // see alltoallv()
-        const std::uint64_t element = root | ((word_ >> 54) & 31U) << 13 | static_cast<std::uint64_t>(op) << 18;
-        return fmt::format("{}(elements of {} bytes)", name, element);
-      }
-      [[fallthrough]];
-    case CollectiveKind::allgather: return fmt::format("{}({})", name, amount);
-    case CollectiveKind::broadcast:
-    case CollectiveKind::gather:
-    case CollectiveKind::scatter: return fmt::format("{}({}, root {})", name, amount, root);
-    case CollectiveKind::reduce:
-    case CollectiveKind::allreduce:
-    case CollectiveKind::reduce_scatter:
-    case CollectiveKind::scan:
-    case CollectiveKind::exscan: break;
+  const std::string at_root = has_root(collective()) ? fmt::format(", root {}", root) : "";
+  if (collective() == CollectiveKind::barrier) return name;
+  if (collective() == CollectiveKind::alltoall && irregular) {  // see alltoallv()
+    const std::uint64_t element = root | ((word_ >> 54) & 31U) << 13 | static_cast<std::uint64_t>(op) << 18;
+    return fmt::format("{}(elements of {} bytes)", name, element);
   }
+  if (!reduces(collective())) return fmt::format("{}({}{})", name, amount, at_root);
   const std::string how = fmt::format("{}{}{}", (word_ & deterministic_bit) != 0 ? "deterministic " : "",
                                       op == user_op ? "user's function" : hmc::name_of(static_cast<Op>(op)),
                                       (word_ & ordered_bit) != 0 ? " in rank order" : "");
-  const std::string what = irregular ? fmt::format("{}({} of {}, {}", name, amount, hmc::name_of(type), how)
-                                     : fmt::format("{}({} x {}, {}", name, count, hmc::name_of(type), how);
-  return collective() == CollectiveKind::reduce ? fmt::format("{}, root {})", what, root) : what + ")";
+  return irregular ? fmt::format("{}({} of {}, {}{})", name, amount, hmc::name_of(type), how, at_root)
+                   : fmt::format("{}({} x {}, {}{})", name, count, hmc::name_of(type), how, at_root);
 }
 
 }  // namespace hmc::collectives

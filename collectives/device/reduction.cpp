@@ -115,9 +115,7 @@ DeviceReduction::Share DeviceReduction::my_share() {
   const Parts parts(team_, args_);
   const std::size_t count = parts.out_bytes(me) / call.element_bytes;
   if (count == 0) return {ranks};
-  const std::size_t inputs = call.collective == CollectiveKind::scan     ? me + 1
-                             : call.collective == CollectiveKind::exscan ? me
-                                                                         : ranks;
+  const auto inputs = static_cast<std::size_t>(contributions(call.collective, team_.rank(), team_.size()));
   team_.outs[0] = at(*out_, team_.rank(), mine_.out.offset);
   return {inputs, parts.in_begin(me), count};
 }

@@ -20,7 +20,7 @@ namespace hmc::collectives {
 /// - other reductions: each device computes its own rank's output, which overlaps no input.
 ///
 /// Use: can(), then agree(), then run() if `agreed`. Otherwise all ranks fall back to the hosts:
-/// node_engine::run_arrived(). One object per call. The windows and the arguments must outlive it.
+/// node_engine::run_after_devices(). One object per call. The windows and the arguments must outlive it.
 class DeviceReduction {
  public:
   /// `args`: a call that the node engine can run.

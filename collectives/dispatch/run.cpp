@@ -71,8 +71,9 @@ inline DirectTeam* node_for(const TeamObject& team, const CollectiveArgs& args) 
   bool agreed = false;
   require(team, devices.agree(agreed), args);
   if (agreed) return require(team, devices.run(), args);
-  run_staged(team, args,
-             [&](const CollectiveArgs& staged) { require(team, node_engine::run_arrived(*node, staged), staged); });
+  run_staged(team, args, [&](const CollectiveArgs& staged) {
+    require(team, node_engine::run_after_devices(*node, staged), staged);
+  });
 }
 
 /// Any call except alltoallv.

@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "collectives/schedule/kinds.hpp"
+
 namespace hmc::collectives {
 
 namespace {
@@ -9,7 +11,7 @@ namespace {
 device::Output output_of(const TeamObject& team, const CollectiveArgs& args) {
   const CollectiveKind kind = args.call.collective;
   if (kind == CollectiveKind::broadcast && team.rank() == args.call.root) return device::Output::unchanged;
-  if (kind == CollectiveKind::exscan && team.rank() == 0) return device::Output::unchanged;
+  if (contributions(kind, team.rank(), team.size()) == 0) return device::Output::unchanged;
   return args.call.irregular() ? device::Output::parts : device::Output::whole;  // gaps between the blocks
 }
 

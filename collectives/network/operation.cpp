@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/kinds.hpp"
 
 namespace hmc::collectives {
 
@@ -79,14 +80,9 @@ void Operation::stage_input() {
 }
 
 bool Operation::synchronises() const noexcept {
-  switch (args_.call.collective) {
-    case CollectiveKind::barrier: return true;
-    case CollectiveKind::allreduce:
-    case CollectiveKind::allgather:
-    case CollectiveKind::alltoall:
-    case CollectiveKind::reduce_scatter: return args_.call.count > 0;  // a v-form has 0: some ranks may have no data
-    default: return false;
-  }
+  const CollectiveKind kind = args_.call.collective;
+  // A v-form has the count 0: some ranks may have no data.
+  return collectives::synchronises(kind) && (kind == CollectiveKind::barrier || args_.call.count > 0);
 }
 
 void Operation::cut_counts(std::uint64_t first, std::uint64_t count) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "collectives/schedule/algorithms/algorithms.hpp"
+#include "collectives/schedule/kinds.hpp"
 #include "runtime/rma/begin.hpp"
 
 namespace hmc::collectives {
@@ -391,14 +392,7 @@ Status ScheduleTeam::await_turn(Operation& operation) noexcept {
 /// contribution; land and lor change it.
 bool ScheduleTeam::changes_single_contribution(const CollectiveArgs& args) const noexcept {
   if ((args.call.op != Op::land && args.call.op != Op::lor) || args.reducer.kernel == nullptr) return false;
-  switch (args.call.collective) {
-    case CollectiveKind::reduce:
-    case CollectiveKind::allreduce:
-    case CollectiveKind::reduce_scatter: return size_ == 1;
-    case CollectiveKind::scan: return rank_ == 0;
-    case CollectiveKind::exscan: return rank_ == 1;
-    default: return false;
-  }
+  return reduces(args.call.collective) && contributions(args.call.collective, rank_, size_) == 1;
 }
 
 void ScheduleTeam::finish_operation(Operation& operation) noexcept {

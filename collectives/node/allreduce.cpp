@@ -94,9 +94,9 @@ class Sliced {
   }
 
   /// Requires that all ranks have arrived. The peers treat this rank's buffers as staged.
-  Status run_arrived() {
+  Status run_after_devices() {
     team_.fabric().counters.buffers_staged += 2;
-    falls_back_ = true;
+    devices_fall_back_ = true;
     return reduce_all(false);
   }
 
@@ -113,7 +113,7 @@ class Sliced {
     const std::size_t pieces = (count_ + piece_length_ - 1) / piece_length_;
     for (std::size_t piece = 0; piece < pieces; ++piece) {
       // If all ranks have staged the first piece before their arrival, the arrivals publish it.
-      if (piece > 0 || !is_staged || falls_back_) {
+      if (piece > 0 || !is_staged || devices_fall_back_) {
         if (const Status status = stage_and_show(piece, piece == 0 && is_staged); !status.ok()) return status;
       }
       if (const Status status = finish(cut(piece), piece); !status.ok()) return status;
@@ -201,7 +201,7 @@ class Sliced {
       Announcement theirs = mine_;
       if (rank != team_.rank()) std::memcpy(&theirs, team_.payload(rank), sizeof theirs);
       // Fallback: that rank's device supports the call, but another rank's doesn't. The rank's input isn't staged yet.
-      falls_back_ = falls_back_ || theirs.in.device_window != 0;
+      devices_fall_back_ = devices_fall_back_ || theirs.in.device_window != 0;
       const auto index = static_cast<std::size_t>(rank);
       team_.ins[index] = theirs.in ? team_.reach(rank, theirs.in) : nullptr;
       team_.outs[index] = theirs.out ? team_.reach(rank, theirs.out) : nullptr;
@@ -297,7 +297,7 @@ class Sliced {
   std::size_t bytes_;
   std::size_t piece_length_;  ///< for the present size of the staging
   Announcement mine_;
-  bool falls_back_ = false;
+  bool devices_fall_back_ = false;
   bool someone_stages_ = false;
   bool results_wait_ = false;
   std::vector<const void*>& inputs_ = team_.slice_ins;
@@ -312,6 +312,8 @@ Status allreduce(DirectTeam& team, const CollectiveArgs& args) {
   return bytes <= slot_bytes ? allreduce_small(team, args, bytes <= inline_bytes) : Sliced(team, args).run();
 }
 
-Status allreduce_arrived(DirectTeam& team, const CollectiveArgs& args) { return Sliced(team, args).run_arrived(); }
+Status allreduce_after_devices(DirectTeam& team, const CollectiveArgs& args) {
+  return Sliced(team, args).run_after_devices();
+}
 
 }  // namespace hmc::collectives::node_engine

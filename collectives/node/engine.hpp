@@ -25,10 +25,11 @@ bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept;
 /// match (all.balance isn't 0), returns ok, and no data has moved.
 base::Status alltoallv(DirectTeam& team, const CollectiveArgs& args, CountsOf& all) noexcept;
 
-// Fallback for a large reduction that the devices can't run. Requires that all ranks have arrived, and that the
-// arguments name host copies of this rank's device buffers. The peers treat these buffers as staged.
-base::Status allreduce_arrived(DirectTeam& team, const CollectiveArgs& args);
-base::Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept;
+// A large reduction that the devices could not run after all: by staging, on every rank. Requires that all ranks have
+// arrived, and that the arguments name host copies of this rank's device buffers. The peers treat these buffers as
+// staged.
+base::Status allreduce_after_devices(DirectTeam& team, const CollectiveArgs& args);
+base::Status pull_after_devices(DirectTeam& team, const CollectiveArgs& args) noexcept;
 
 // ---- the engine
 
@@ -54,8 +55,9 @@ inline base::Status run(DirectTeam& team, const CollectiveArgs& args) {
   }
 }
 
-inline base::Status run_arrived(DirectTeam& team, const CollectiveArgs& args) {
-  return args.call.collective == CollectiveKind::allreduce ? allreduce_arrived(team, args) : pull_arrived(team, args);
+inline base::Status run_after_devices(DirectTeam& team, const CollectiveArgs& args) {
+  return args.call.collective == CollectiveKind::allreduce ? allreduce_after_devices(team, args)
+                                                           : pull_after_devices(team, args);
 }
 
 }  // namespace hmc::collectives::node_engine

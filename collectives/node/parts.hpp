@@ -7,11 +7,12 @@
 
 #include "collectives/args/collective_args.hpp"
 #include "collectives/node/direct_team.hpp"
+#include "collectives/schedule/kinds.hpp"
 #include "collectives/schedule/schedule.hpp"
 
 namespace hmc::collectives {
 
-/// Its switches name every kind, so that the compiler finds them for a new one.
+/// The part of this rank in a call, by the properties of its kind.
 struct Roles {
   CollectiveKind collective;
   int rank;
@@ -19,71 +20,41 @@ struct Roles {
   int root;
 
   bool is_root() const noexcept { return rank == root; }
-  bool is_prefix() const noexcept { return collective == CollectiveKind::scan || collective == CollectiveKind::exscan; }
-
-  /// The input holds a block for each rank.
-  static bool has_parts_in(CollectiveKind collective) noexcept {
-    return collective == CollectiveKind::scatter || collective == CollectiveKind::alltoall ||
-           collective == CollectiveKind::reduce_scatter;
-  }
-  /// The output holds a block from each rank.
-  static bool has_parts_out(CollectiveKind collective) noexcept {
-    return collective == CollectiveKind::gather || collective == CollectiveKind::allgather ||
-           collective == CollectiveKind::alltoall;
-  }
-
+  Sources sources() const noexcept { return row_of(collective).sources; }
+  /// Another rank needs this rank's input.
   bool gives() const noexcept {
-    switch (collective) {
-      case CollectiveKind::gather:
-      case CollectiveKind::reduce: return !is_root();
-      case CollectiveKind::scatter: return is_root();
-      case CollectiveKind::scan:
-      case CollectiveKind::exscan: return rank < size - 1;
-      case CollectiveKind::barrier:
-      case CollectiveKind::broadcast:
-      case CollectiveKind::allreduce:
-      case CollectiveKind::allgather:
-      case CollectiveKind::alltoall:
-      case CollectiveKind::reduce_scatter: break;
+    if (only_at_root(row_of(collective).out)) return !is_root();
+    switch (sources()) {
+      case Sources::root: return is_root();
+      case Sources::up_to_itself:
+      case Sources::before_itself: return rank < size - 1;
+      case Sources::all: break;
     }
     return size > 1;
   }
   bool has_result() const noexcept {
-    switch (collective) {
-      case CollectiveKind::gather:
-      case CollectiveKind::reduce: return is_root();
-      case CollectiveKind::exscan: return rank > 0;
-      case CollectiveKind::barrier:
-      case CollectiveKind::broadcast:
-      case CollectiveKind::allreduce:
-      case CollectiveKind::scatter:
-      case CollectiveKind::allgather:
-      case CollectiveKind::alltoall:
-      case CollectiveKind::reduce_scatter:
-      case CollectiveKind::scan: break;
-    }
-    return true;
+    if (only_at_root(row_of(collective).out)) return is_root();
+    return sources() != Sources::before_itself || rank > 0;
   }
-  bool takes_from(int peer) const noexcept {
-    if (peer == rank || !has_result()) return false;
-    switch (collective) {
-      case CollectiveKind::scatter: return peer == root;
-      case CollectiveKind::scan:
-      case CollectiveKind::exscan: return peer < rank;
-      case CollectiveKind::barrier:
-      case CollectiveKind::broadcast:
-      case CollectiveKind::reduce:
-      case CollectiveKind::allreduce:
-      case CollectiveKind::gather:
-      case CollectiveKind::allgather:
-      case CollectiveKind::alltoall:
-      case CollectiveKind::reduce_scatter: break;
-    }
-    return true;
-  }
-  bool takes_from_all() const noexcept { return collective != CollectiveKind::scatter && !is_prefix(); }
+  bool takes_from(int peer) const noexcept { return peer != rank && has_result() && is_source(peer); }
+  /// This rank's input is a part of its own result.
+  bool takes_own() const noexcept { return has_result() && is_source(rank); }
+  bool takes_from_all() const noexcept { return sources() == Sources::all; }
   /// True if an in-place call overwrites input that other ranks read.
-  bool overwrites_input() const noexcept { return collective == CollectiveKind::alltoall || reduces(collective); }
+  bool overwrites_input() const noexcept {
+    return reduces(collective) || row_of(collective).in == row_of(collective).out;
+  }
+
+ private:
+  bool is_source(int peer) const noexcept {
+    switch (sources()) {
+      case Sources::root: return peer == root;
+      case Sources::up_to_itself: return peer <= rank;
+      case Sources::before_itself: return peer < rank;
+      case Sources::all: break;
+    }
+    return true;
+  }
 };
 
 /// A buffer holds one block per rank or a single block. Normally all blocks have the same length and are contiguous. In
@@ -95,8 +66,8 @@ class Parts {
         rank_(static_cast<std::size_t>(team.rank())),
         element_(call_.element_bytes),
         irregular_(call_.irregular()),
-        parts_in_(Roles::has_parts_in(call_.collective)),
-        parts_out_(Roles::has_parts_out(call_.collective)),
+        parts_in_(has_blocks_in(call_.collective)),
+        parts_out_(has_blocks_out(call_.collective)),
         block_(irregular_ ? 0 : args.bytes()) {
     if (!irregular_) return;
     const bool all_to_all = call_.collective == CollectiveKind::alltoall;
@@ -172,7 +143,7 @@ constexpr std::size_t staged_at_once(std::size_t block) noexcept {
 inline constexpr std::size_t least_chunk = 1024;
 
 inline std::size_t parts_of(const DirectTeam& team, CollectiveKind collective) noexcept {
-  return Roles::has_parts_in(collective) ? static_cast<std::size_t>(team.size()) : 1;
+  return has_blocks_in(collective) ? static_cast<std::size_t>(team.size()) : 1;
 }
 
 constexpr std::size_t slot_stride(std::size_t parts) noexcept { return slot_bytes / parts / 8 * 8; }

@@ -73,7 +73,7 @@ class Pull {
   }
 
   /// Requires that all ranks have arrived. The peers treat this rank's input as staged.
-  Status run_arrived() noexcept {
+  Status run_after_devices() noexcept {
     own_ = in_ + parts_.in_begin(me_);
     if (roles_.gives()) team_.count({});
     return step_by_step();
@@ -123,7 +123,7 @@ class Pull {
 
   Status begin() noexcept {
     if (const Status status = team_.begin(args_.signature, args_.bytes()); !status.ok()) return status;
-    if (roles_.collective != CollectiveKind::scatter || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
+    if (roles_.sources() != Sources::root || roles_.is_root()) own_ = in_ + parts_.in_begin(me_);
     const bool in_place = parts_.irregular() && args_.call.in_place;
     if (!in_place || roles_.collective != CollectiveKind::alltoall || parts_.same_layout()) return {};
     try {
@@ -150,15 +150,14 @@ class Pull {
     }
   }
   void combine(std::size_t offset, std::size_t bytes) noexcept {
-    const int end = !roles_.is_prefix() ? size_ : roles_.collective == CollectiveKind::scan ? rank_ + 1 : rank_;
+    const int end = contributions(roles_.collective, rank_, size_);
     if (rank_ < end) source(rank_) = own_ + offset;
     void* const to = out_ + offset;
     reduce(args_.reducer, &to, 1, team_.ins.data(), end, bytes / args_.call.element_bytes, team_.scratch);
   }
   /// Copies this rank's own part to its output, unless a reduction stores it.
   void keep_own() noexcept {
-    if (reduces() || !roles_.has_result()) return;
-    if (roles_.collective == CollectiveKind::scatter && !roles_.is_root()) return;
+    if (reduces() || !roles_.takes_own()) return;
     const std::size_t bytes = parts_.out_bytes(me_);
     if (std::byte* const own = result_of(rank_); bytes > 0 && own != own_) std::memcpy(own, own_, bytes);
   }
@@ -445,7 +444,9 @@ bool can_pull(const DirectTeam& team, const CollectiveArgs& args) noexcept {
 
 Status pull(DirectTeam& team, const CollectiveArgs& args) { return Pull(team, args).run(); }
 
-Status pull_arrived(DirectTeam& team, const CollectiveArgs& args) noexcept { return Pull(team, args).run_arrived(); }
+Status pull_after_devices(DirectTeam& team, const CollectiveArgs& args) noexcept {
+  return Pull(team, args).run_after_devices();
+}
 
 Status alltoallv(DirectTeam& team, const CollectiveArgs& args, CountsOf& all) noexcept {
   return Pull(team, args).run_alltoallv(all);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/schedule/builder.hpp"
+#include "collectives/schedule/kinds.hpp"
 
 namespace hmc::collectives::schedule {
 
@@ -15,47 +16,30 @@ std::uint64_t extent_of(std::span<const std::uint64_t> counts, std::span<const s
   return end;
 }
 
-/// All blocks, one per rank.
-std::uint64_t all_elements(const Shape& shape, const Call& call) {
-  return call.irregular() ? extent_of(call.counts, call.displacements)
-                          : call.count * static_cast<std::uint64_t>(shape.size);
-}
-
-std::uint64_t own_elements(const Call& call, int rank) {
-  return call.irregular() ? call.counts[static_cast<std::size_t>(rank)] : call.count;
+/// `counts`, `displacements`: of the blocks in this buffer.
+std::uint64_t bytes_of(Holds holds, const Shape& shape, const Call& call, int rank,
+                       std::span<const std::uint64_t> counts, std::span<const std::uint64_t> displacements) {
+  if (holds == Holds::nothing || (only_at_root(holds) && rank != call.root)) return 0;
+  std::uint64_t elements = call.count;
+  if (are_blocks(holds))
+    elements =
+        call.irregular() ? extent_of(counts, displacements) : call.count * static_cast<std::uint64_t>(shape.size);
+  else if (call.irregular())
+    elements = counts[static_cast<std::size_t>(rank)];
+  return elements * call.element_bytes;
 }
 
 }  // namespace
 
 std::uint64_t input_bytes(const Shape& shape, const Call& call, int rank) {
-  const std::uint64_t element = call.element_bytes;
-  switch (call.collective) {
-    case CollectiveKind::barrier: return 0;
-    case CollectiveKind::broadcast: return rank == call.root ? call.count * element : 0;
-    case CollectiveKind::scatter: return rank == call.root ? all_elements(shape, call) * element : 0;
-    case CollectiveKind::gather:
-    case CollectiveKind::allgather: return own_elements(call, rank) * element;
-    case CollectiveKind::alltoall:
-    case CollectiveKind::reduce_scatter: return all_elements(shape, call) * element;
-    default: return call.count * element;
-  }
+  return bytes_of(row_of(call.collective).in, shape, call, rank, call.counts, call.displacements);
 }
 
 std::uint64_t output_bytes(const Shape& shape, const Call& call, int rank) {
-  const std::uint64_t element = call.element_bytes;
-  switch (call.collective) {
-    case CollectiveKind::barrier: return 0;
-    case CollectiveKind::reduce: return rank == call.root ? call.count * element : 0;
-    case CollectiveKind::gather: return rank == call.root ? all_elements(shape, call) * element : 0;
-    case CollectiveKind::allgather: return all_elements(shape, call) * element;
-    case CollectiveKind::alltoall:
-      return (call.irregular() ? extent_of(call.receive_counts, call.receive_displacements)
-                               : call.count * static_cast<std::uint64_t>(shape.size)) *
-             element;
-    case CollectiveKind::scatter:
-    case CollectiveKind::reduce_scatter: return own_elements(call, rank) * element;
-    default: return call.count * element;
-  }
+  const Holds holds = row_of(call.collective).out;
+  if (has_blocks_in(call.collective) && has_blocks_out(call.collective))
+    return bytes_of(holds, shape, call, rank, call.receive_counts, call.receive_displacements);
+  return bytes_of(holds, shape, call, rank, call.counts, call.displacements);
 }
 
 bool Algorithm::applies(const Shape& shape, const Call& call) const {
