@@ -85,21 +85,6 @@ Status DirectTeam::fail(const Status& status) noexcept {
   return status;
 }
 
-Status DirectTeam::begin(Signature signature, std::uint64_t bytes) noexcept {
-  if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
-    return failure_.ok() ? Status::failure(Code::closed, "the team has failed") : failure_;
-  if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
-    if (const Status status = let_others_catch_up(); !status.ok()) return fail(status);
-  }
-  trial_ = {};
-  signature_ = signature;
-  bytes_ = bytes;
-  history_word_ = schedules_->add_to_history(signature);
-  ++sequence_;
-  if (sequence_ % 16 == 0) fabric_.waiter.publish_cpu();
-  return {};
-}
-
 /// Waits until all other ranks are at most turns / 2 calls behind. Then this rank can make turns / 2 more calls without
 /// a wait.
 [[gnu::noinline]] Status DirectTeam::let_others_catch_up() noexcept {

@@ -10,6 +10,7 @@
 
 #include "collectives/args/signature.hpp"
 #include "collectives/mismatch/history.hpp"
+#include "collectives/network/schedule_team.hpp"
 #include "collectives/node/private_buffers.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/rma/window_core.hpp"
@@ -115,7 +116,7 @@ class DirectTeam {
   // ---- arrival: once per call
   /// Begins the next collective. Waits until this rank may write its line and its slot, slot(rank()).
   /// `bytes`: of the call's vector or block, for reports of a long wait.
-  base::Status begin(Signature signature, std::uint64_t bytes) noexcept;
+  [[gnu::always_inline]] base::Status begin(Signature signature, std::uint64_t bytes) noexcept;
   std::byte* slot(int rank) const noexcept { return board(rank).slots[sequence_ % turns]; }
   /// Publishes this rank's arrival with up to inline_bytes of payload. A rank that sees the arrival also sees earlier
   /// writes to this rank's slot and staging.
@@ -225,5 +226,20 @@ class DirectTeam {
   std::size_t staging_bytes_ = staging_at_start;
   std::shared_ptr<rma::WindowCore> larger_staging_;  // null while the staging is in the arena
 };
+
+inline base::Status DirectTeam::begin(Signature signature, std::uint64_t bytes) noexcept {
+  if (!failure_.ok() || history_->is_over.load(std::memory_order_relaxed)) [[unlikely]]
+    return failure_.ok() ? base::Status::failure(Code::closed, "the team has failed") : failure_;
+  if (sequence_ - all_arrived_ >= turns - 1) [[unlikely]] {
+    if (const base::Status status = let_others_catch_up(); !status.ok()) return fail(status);
+  }
+  trial_ = {};
+  signature_ = signature;
+  bytes_ = bytes;
+  history_word_ = schedules_->add_to_history(signature);
+  ++sequence_;
+  if (sequence_ % 16 == 0) fabric_.waiter.publish_cpu();
+  return {};
+}
 
 }  // namespace hmc::collectives
