@@ -11,7 +11,7 @@
 #include "runtime/transport/shm/shm_wire.hpp"
 #include "tests/support/sim_wire.hpp"
 #ifdef HMC_HAVE_UCX
-#include "runtime/transport/am/ucx/ucx_wire.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
 #endif
 #ifdef HMC_HAVE_VERBS
 #include "runtime/transport/rdma/verbs_wire.hpp"

@@ -15,7 +15,7 @@ GOOD = {
     "runtime/base/status.hpp": "#include <hmc/types.hpp>\n",
     "runtime/transport/wire.hpp": '#include "runtime/base/status.hpp"\n',
     "runtime/transport/shm/shm.hpp": '#include "runtime/transport/wire.hpp"\n',
-    "runtime/transport/am/ucx/ucx.hpp": '#include <ucp/api/ucp.h>\n#include "runtime/transport/wire.hpp"\n',
+    "runtime/transport/ucx/ucx.hpp": '#include <ucp/api/ucp.h>\n#include "runtime/transport/wire.hpp"\n',
     "runtime/rma/window_core.hpp": '#include "runtime/transport/wire.hpp"\n',
     "job/core.cpp": '#include "runtime/transport/shm/shm.hpp"\n#include "collectives/ring.cpp"\n',
     "collectives/ring.cpp": '#include "runtime/rma/window_core.hpp"\n',
@@ -84,7 +84,7 @@ class CheckLayers(Tree):
         self.assert_refused("bootstrap/bad.cpp", '"bootstrap/tcp/tcp.hpp"')
 
     def test_a_wire_may_not_include_another(self):
-        self.assert_refused("runtime/transport/am/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
+        self.assert_refused("runtime/transport/ucx/bad.cpp", '"runtime/transport/shm/shm.hpp"')
 
     def test_wires_that_carry_messages_may_include_them_and_no_other_wire_may(self):
         self.write("runtime/transport/am/link.hpp", '#include "runtime/transport/wire.hpp"\n')

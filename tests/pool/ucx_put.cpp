@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "runtime/base/bytes.hpp"
-#include "runtime/transport/am/ucx/worker.hpp"
+#include "runtime/transport/ucx/worker.hpp"
 
 namespace hmc::test {
 

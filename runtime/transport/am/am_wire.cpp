@@ -29,7 +29,7 @@ base::Status no_memory(int peer) noexcept {
 /// Access to a region of one peer.
 class AmWire::Channel final : public transport::Channel {
  public:
-  Channel(AmWire& wire, int peer, const Regions::Key& region, std::uint64_t base, base::ByteView key);
+  Channel(AmWire& wire, int peer, const Regions::Key& region);
   ~Channel() override;
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override;
@@ -40,14 +40,8 @@ class AmWire::Channel final : public transport::Channel {
                       std::uint64_t value, Ticket& ticket) noexcept override;
   base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override;
 
-  /// The verbs put, get and put_signal are one-sided. Under the wire's lock.
-  bool is_one_sided() const noexcept { return !key.empty(); }
-
   const int peer;
   const Regions::Key region;
-  const std::uint64_t base;  // the region's address at the peer
-  base::Bytes key;           // for OneSided; empty: verbs are messages
-  std::uint64_t memory = 0;  // the number of OneSided::open(); 0: not opened yet
 
  private:
   base::Status put_and_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
@@ -69,9 +63,9 @@ Options options_of(const WireContext& context) {
 
 AmWire::AmWire(const Options& options, std::unique_ptr<ByteLink> link)
     : options_(options),
-      secret_(make_nonce()),
       link_(std::move(link)),
       peers_(*link_, tickets_, options.log, options.key),
+      secret_(make_nonce()),
       target_(peers_, tickets_, regions_, options.log) {
   link_->serve(*this, options.rank, options.size);
 }
@@ -135,11 +129,7 @@ base::Bytes AmWire::register_region(const Region& mine) {
   const std::lock_guard guard(lock_);
   const Regions::Key region = regions_.add(mine.base, mine.bytes);
   base::ByteWriter key;
-  key.number(region.index).number(region.nonce).number(reinterpret_cast<std::uint64_t>(mine.base));
-  if (OneSided* const one_sided = link_->one_sided(); one_sided != nullptr && mine.bytes > 0)
-    key.blob(one_sided->add(mine.base, mine.bytes));
-  else
-    key.blob({});
+  key.number(region.index).number(region.nonce);
   return key.take();
 }
 
@@ -152,29 +142,16 @@ std::vector<std::unique_ptr<transport::Channel>> AmWire::connect(const Region&, 
     Regions::Key region;
     region.index = in.number<std::uint64_t>();
     region.nonce = in.number<std::uint64_t>();
-    const auto base = in.number<std::uint64_t>();
-    const base::ByteView one_sided = in.blob();
     if (!in.complete())
       throw Error(Code::refused, std::string(name()),
                   fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-    channels.push_back(std::make_unique<Channel>(*this, peer, region, base,
-                                                 link_->one_sided() != nullptr ? one_sided : base::ByteView{}));
+    channels.push_back(std::make_unique<Channel>(*this, peer, region));
   }
   return channels;
 }
 
 void AmWire::deregister_region(const Region& mine) noexcept {
   const std::lock_guard guard(lock_);
-  if (OneSided* const one_sided = link_->one_sided()) one_sided->remove(mine.base, mine.bytes);
-  end_region(mine);
-}
-
-void AmWire::retire_region(const Region& mine) noexcept {
-  const std::lock_guard guard(lock_);
-  end_region(mine);
-}
-
-void AmWire::end_region(const Region& mine) noexcept {
   Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
   if (region == nullptr) return;
   if (region->uses > 1) {
@@ -194,7 +171,6 @@ void AmWire::end_region(const Region& mine) noexcept {
 }
 
 bool AmWire::receive_into(const Region& mine, DirectReceive& receive) noexcept {
-  if (link_->one_sided() != nullptr) return false;  // puts write to the region itself
   const std::lock_guard guard(lock_);
   Regions::Registered* const region = regions_.of(mine.base, mine.bytes);
   if (region == nullptr) return false;
@@ -269,110 +245,30 @@ base::Status AmWire::start(AmPeer& peer, const Message& message, const Tickets::
   return status;
 }
 
-// ---- one-sided verbs
-
-base::Status AmWire::before_move(Channel& to) noexcept {
-  if (const base::Status status = ready(to); !status.ok()) return status;
-  AmPeer& peer = peers_.at(to.peer);
-  if (const base::Status status = peers_.ready(peer); !status.ok()) return status;
-  if (to.memory == 0) [[unlikely]] {
-    to.memory = link_->one_sided()->open(to.peer, to.key);
-    if (to.memory == 0) {
-      options_.log.info("{}: verbs to rank {} are messages: its memory can't be accessed otherwise", name(), to.peer);
-      to.key.clear();
-      return {};
-    }
-  }
-  // Atomics are messages, which the link doesn't order with one-sided puts.
-  if (peer.asked > peer.flushed && peer.atomics_fence < fences_)
-    if (const base::Status status = settle(peer); !status.ok()) return status;
-  if (peer.moved == peer.moves_flushed) peer.moves_fence = fences_;
-  if (ordered_ != fences_) {
-    link_->one_sided()->fence();
-    ordered_ = fences_;
-  }
-  return {};
-}
-
-base::Status AmWire::settle(AmPeer& peer) noexcept {
-  Ticket ticket = done;
-  if (const base::Status status = flush_dirty(peer.rank, peer.rank + 1, ticket); !status.ok()) return status;
-  base::Status status;
-  for (unsigned rounds = 1; status.ok() && tickets_.find(ticket) != nullptr; ++rounds) {
-    if (progress_locked() > 0) continue;
-    if (rounds % 64 != 0) {
-      base::cpu_relax();
-      continue;
-    }
-    ::sched_yield();
-    if (options_.waiter != nullptr) status = options_.waiter->page().aborted();
-  }
-  tickets_.release(ticket);  // a failed one
-  return peer.failure.ok() ? status : peer.failure;
-}
-
-base::Status AmWire::put_one_sided(Channel& to, const void* source, std::uint64_t bytes, std::uint64_t offset,
-                                   Ticket& ticket) noexcept {
-  AmPeer& peer = peers_.at(to.peer);
-  Message put = message(MessageKind::put, {}, to.base + offset);
-  put.region = to.memory;
-  Ticket opened = done;
-  if (bytes > inline_bytes) {
-    opened = tickets_.open({.peer = to.peer, .left = 1, .channel = &to});
-    if (opened == done) return no_memory(to.peer);
-  }
-  const base::Status status = peers_.move(peer, put, source, bytes, opened);
-  if (!status.ok())
-    tickets_.release(opened);
-  else if (tickets_.find(opened) != nullptr)
-    ticket = opened;
-  return status;
-}
-
-base::Status AmWire::get_one_sided(Channel& to, void* destination, std::uint64_t bytes, std::uint64_t offset,
-                                   Ticket& ticket) noexcept {
-  Message get = message(MessageKind::get, {}, to.base + offset);
-  get.region = to.memory;
-  const Ticket opened = tickets_.open({.peer = to.peer, .left = 1, .channel = &to});
-  if (opened == done) return no_memory(to.peer);
-  const base::Status status = peers_.move(peers_.at(to.peer), get, destination, bytes, opened);
-  if (!status.ok())
-    tickets_.release(opened);
-  else if (tickets_.find(opened) != nullptr)
-    ticket = opened;
-  return status;
-}
-
 base::Status AmWire::flush(int peer, Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(lock_);
   relieve();
-  if (peer >= 0) return flush_dirty(peer, peer + 1, ticket);
-  return flush_dirty(0, peers_.count(), ticket);
+  if (peer >= 0) return start_flush(peer, peer + 1, 0, ticket);
+  return start_flush(0, peers_.count(), 0, ticket);
 }
 
-base::Status AmWire::flush_dirty(int first, int last, Ticket& ticket) noexcept {
+base::Status AmWire::start_flush(int first, int last, std::uint64_t more, Ticket& ticket) noexcept {
   const auto dirty = [&](int rank) { return peers_.at(rank).asked > peers_.at(rank).flushed; };
-  const auto has_moves = [&](int rank) { return peers_.at(rank).moved > peers_.at(rank).moves_flushed; };
-  std::uint64_t count = 0;
-  for (int rank = first; rank < last; ++rank) count += (dirty(rank) ? 1U : 0U) + (has_moves(rank) ? 1U : 0U);
+  std::uint64_t count = more;
+  for (int rank = first; rank < last; ++rank) count += dirty(rank) ? 1U : 0U;
   if (count == 0) return {};
   const Ticket opened = tickets_.open({.peer = last - first == 1 ? first : -1, .left = count});
   if (opened == done) return no_memory(-1);
   for (int rank = first; rank < last; ++rank) {
-    AmPeer& to = peers_.at(rank);
-    const bool with_moves = has_moves(rank);
+    if (!dirty(rank)) continue;
     Message request = message(MessageKind::flush, {}, 0);
-    base::Status status;
-    if (dirty(rank)) {
-      request.ticket = opened;
-      request.first = to.posted;
-      status = peers_.post(to, request, nullptr, 0, done);
+    request.ticket = opened;
+    request.first = peers_.at(rank).posted;
+    if (const base::Status status = peers_.post(peers_.at(rank), request, nullptr, 0, done); !status.ok()) {
+      tickets_.release(opened);
+      return status;
     }
-    if (status.ok() && with_moves) status = peers_.move(to, request, nullptr, 0, opened);
-    if (status.ok()) continue;
-    tickets_.release(opened);
-    return status;
   }
   if (tickets_.known(opened) != nullptr) ticket = opened;
   return {};
@@ -408,9 +304,18 @@ void AmWire::abandon(Ticket ticket) noexcept {
   reclaim(ticket, base::now_ns() + longest_reclaim_ns);
 }
 
-AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region_key, std::uint64_t region_base,
-                         base::ByteView one_sided)
-    : peer(peer_rank), region(region_key), base(region_base), key(one_sided.begin(), one_sided.end()), wire_(wire) {
+void AmWire::abandon_all(const void* channel) noexcept {
+  std::size_t index = 0;
+  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
+    give_up(ticket);
+  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
+  index = 0;
+  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
+    reclaim(ticket, limit);
+}
+
+AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region_key)
+    : peer(peer_rank), region(region_key), wire_(wire) {
   const std::lock_guard guard(wire_.lock_);
   wire_.target_.add_channel(peer, region);
 }
@@ -418,15 +323,7 @@ AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region
 AmWire::Channel::~Channel() {
   const std::lock_guard guard(wire_.lock_);
   wire_.target_.remove_channel(peer, region);
-  Tickets& tickets = wire_.tickets_;
-  std::size_t index = 0;
-  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
-    wire_.give_up(ticket);
-  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
-  index = 0;
-  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
-    wire_.reclaim(ticket, limit);
-  if (memory != 0) wire_.link_->one_sided()->close(peer, memory);
+  wire_.abandon_all(this);
 }
 
 base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std::size_t bytes,
@@ -434,11 +331,6 @@ base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std:
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
-  if (is_one_sided()) {
-    const base::Status status = wire_.before_move(*this);
-    if (!status.ok() || is_one_sided())
-      return status.ok() ? wire_.put_one_sided(*this, source, bytes, offset, ticket) : status;
-  }
   return wire_.write(*this, source, bytes, wire_.message(MessageKind::put, region, offset), ticket);
 }
 
@@ -457,19 +349,6 @@ base::Status AmWire::Channel::put_and_signal(MessageKind kind, std::uint64_t off
                                              Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
-  if (is_one_sided()) {
-    base::Status status = wire_.before_move(*this);
-    if (!status.ok()) return status;
-    if (is_one_sided()) {
-      if (bytes > 0) {
-        status = wire_.put_one_sided(*this, source, bytes, offset, ticket);
-        wire_.link_->one_sided()->fence();
-      }
-      Ticket unused = done;
-      if (status.ok()) status = wire_.put_one_sided(*this, &value, sizeof value, signal_offset, unused);
-      return status;
-    }
-  }
   Message last = wire_.message(kind, region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
@@ -480,10 +359,6 @@ base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
-  if (is_one_sided()) {
-    if (const base::Status status = wire_.before_move(*this); !status.ok()) return status;
-    if (is_one_sided()) return wire_.get_one_sided(*this, destination, bytes, offset, ticket);
-  }
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   Message request = wire_.message(MessageKind::get, region, offset);
   request.first = bytes;
@@ -502,10 +377,6 @@ base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset,
   const std::lock_guard guard(wire_.lock_);
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   AmPeer& to = wire_.peers_.at(peer);
-  // The link doesn't order messages with one-sided puts.
-  if (to.moved > to.moves_flushed && to.moves_fence < wire_.fences_)
-    if (const base::Status status = wire_.settle(to); !status.ok()) return status;
-  if (to.asked == to.flushed) to.atomics_fence = wire_.fences_;
   Message request = wire_.message(MessageKind::atomic, region, offset);
   request.op = static_cast<std::uint8_t>(atomic.op);
   request.width = atomic.width;

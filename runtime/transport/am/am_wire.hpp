@@ -37,14 +37,13 @@ struct Options {
 
 Options options_of(const WireContext& context);
 
-/// The target's CPU executes the verbs: on the target's progress thread, or in the target rank's own waits. Exception:
-/// puts and gets to memory that the link can access by itself (OneSided); atomics are executed by the target's CPU also
-/// then, so all atomics on a word are atomic with each other, whatever devices the peers have. The first
-/// register_region() starts the progress thread. Connects on first use. README.md states the guarantees.
+/// The target's CPU executes the verbs: on the target's progress thread, or in the target rank's own waits. So all
+/// atomics on a word are atomic with each other, whatever devices the peers have. The first register_region() starts
+/// the progress thread. Connects on first use. README.md states the guarantees.
 ///
 /// One lock covers the link and all state. The owner (the rank's thread) takes it for every verb and tries to take it
 /// for progress; the progress thread takes it while it serves.
-class AmWire final : public OpenWire, private LinkUser {
+class AmWire : public OpenWire, private LinkUser {
  public:
   AmWire(const Options& options, std::unique_ptr<ByteLink> link);
   /// Closes its connections. If peers have exited, this takes at most 2.5 seconds.
@@ -52,10 +51,7 @@ class AmWire final : public OpenWire, private LinkUser {
 
   std::string_view name() const noexcept override { return link_->traits().name; }
   Capabilities capabilities() const noexcept override {
-    return {.direct = false,
-            .needs_target = true,
-            .one_sided = link_->one_sided() != nullptr,
-            .put_inline_max = inline_bytes};
+    return {.direct = false, .needs_target = true, .put_inline_max = inline_bytes};
   }
   base::Bytes address() override;
   void set_peer_addresses(std::vector<base::Bytes> addresses) override;
@@ -71,9 +67,6 @@ class AmWire final : public OpenWire, private LinkUser {
                                                            base::Deadline deadline) override;
   /// On return no message accesses the region, and its key is invalid. Takes at most two seconds.
   void deregister_region(const Region& mine) noexcept override;
-  /// Memory that peers access one-sidedly stays registered until the wire ends: an access with an invalid key would
-  /// fail the connection.
-  void retire_region(const Region& mine) noexcept override;
 
   bool receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   void end_receive_into(const Region& mine, DirectReceive& receive) noexcept override;
@@ -82,12 +75,8 @@ class AmWire final : public OpenWire, private LinkUser {
   /// On return the wire neither reads nor writes the transfer's local memory. If the peer doesn't receive the bytes of
   /// a put within one second, the wire closes the connection to that peer.
   void abandon(Ticket ticket) noexcept override;
-  /// The target executes the messages of one sender in the order of sending. One-sided puts after a fence, and verbs of
-  /// the other kind than those before it, are ordered when they are posted.
-  base::Status fence() noexcept override {
-    ++fences_;
-    return {};
-  }
+  /// The target executes the messages of one sender in the order of sending.
+  base::Status fence() noexcept override { return {}; }
   base::Status flush(int peer, Ticket& ticket) noexcept override;
   void all_left() noexcept override { all_left_ = true; }
 
@@ -119,6 +108,25 @@ class AmWire final : public OpenWire, private LinkUser {
   void awake() noexcept;
   int serve() noexcept;
 
+ protected:
+  // ---- for a wire that executes some verbs in another way (../ucx), under lock_
+  /// Ends the progress thread. The destructor of a derived class calls it first, without lock_.
+  void stop() noexcept { thread_.reset(); }
+  int progress_locked() noexcept;
+  /// Makes progress while too many records are in use.
+  void relieve() noexcept;
+  /// Opens a ticket, and sends a flush to each rank in [first, last) with messages to be flushed. The ticket is done
+  /// when these are answered and it was advanced `more` times. `done`: nothing to wait for.
+  base::Status start_flush(int first, int last, std::uint64_t more, Ticket& ticket) noexcept;
+  /// Abandons the transfers of a channel that ends.
+  void abandon_all(const void* channel) noexcept;
+
+  const Options options_;
+  std::mutex lock_;
+  const std::unique_ptr<ByteLink> link_;
+  Tickets tickets_;
+  Peers peers_;
+
  private:
   class Channel;
 
@@ -131,12 +139,10 @@ class AmWire final : public OpenWire, private LinkUser {
   Place place(const Message& message, std::uint64_t at) noexcept override;
   void filled(const Message& message, std::uint64_t at, std::uint64_t bytes) noexcept override;
   void arrived(const Message& message) noexcept override;
-  int progress_locked() noexcept;
   /// A rank that only waits for a signal of a lost peer has no transfer that fails. If the control plane doesn't report
   /// a failure while the rank waits for a second, both ranks live, and this ends the job.
   [[gnu::cold]] void watch_lost() noexcept;
   void wake_owner() const noexcept;
-  void relieve() noexcept;
   /// Checks that a verb may be posted. First makes progress while too many records are in use.
   base::Status ready(const Channel& to) noexcept;
   /// Removes the unsent rest of a transfer from the queue; messages held by the link remain.
@@ -145,31 +151,14 @@ class AmWire final : public OpenWire, private LinkUser {
   void reclaim(Ticket ticket, std::int64_t limit) noexcept;
   base::Status write(const Channel& to, const void* source, std::uint64_t bytes, const Message& last,
                      Ticket& ticket) noexcept;
-  /// Before a one-sided put or get: opens the channel's memory and orders the put with the verbs before the last fence.
-  base::Status before_move(Channel& to) noexcept;
-  /// Waits until all verbs to the peer are visible there.
-  base::Status settle(AmPeer& peer) noexcept;
-  base::Status put_one_sided(Channel& to, const void* source, std::uint64_t bytes, std::uint64_t offset,
-                             Ticket& ticket) noexcept;
-  base::Status get_one_sided(Channel& to, void* destination, std::uint64_t bytes, std::uint64_t offset,
-                             Ticket& ticket) noexcept;
-  void end_region(const Region& mine) noexcept;
-  base::Status flush_dirty(int first, int last, Ticket& ticket) noexcept;
   base::Status start(AmPeer& peer, const Message& message, const Tickets::Transfer& transfer, Ticket& ticket,
                      bool hold = false) noexcept;
   static Message message(MessageKind kind, const Regions::Key& region, std::uint64_t offset) noexcept;
 
-  const Options options_;
   const std::uint64_t secret_;
-  std::mutex lock_;
-  const std::unique_ptr<ByteLink> link_;
-  Tickets tickets_;
   Regions regions_;
-  Peers peers_;
   Target target_;
   unsigned turn_ = 0;
-  std::uint64_t fences_ = 0;   // calls of fence(); only the owner
-  std::uint64_t ordered_ = 0;  // the value of fences_ at the last fence of the link's one-sided puts
   // Relaxed: it only shows the progress thread that the owner makes progress; it publishes no data.
   std::atomic<std::uint64_t> driven_{0};
   bool thread_asleep_ = true;  // also before the thread starts

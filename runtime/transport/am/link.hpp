@@ -49,28 +49,6 @@ class LinkUser {
   ~LinkUser() = default;
 };
 
-/// Access of a link to the memory of peers that takes no part of their CPU. Threads: as ByteLink.
-class OneSided {
- public:
-  /// Registers memory for the peers and returns its key; empty, after a log message, if the memory can't be registered.
-  virtual base::Bytes add(std::byte* base, std::uint64_t bytes) = 0;
-  /// The key of the memory becomes invalid.
-  virtual void remove(const std::byte* base, std::uint64_t bytes) noexcept = 0;
-  /// The number of a peer's memory for move(); 0 if the key is of no use. The rank is connected. The number is valid
-  /// until close() or the end of the connection.
-  virtual std::uint64_t open(int rank, base::ByteView key) noexcept = 0;
-  virtual void close(int rank, std::uint64_t number) noexcept = 0;
-  /// Executes record.message: put or get of record.bytes between the local memory `source` and the peer's memory
-  /// `message.region` at the address `message.offset`, or flush. Returns as ByteLink::send. A flush is complete when
-  /// all earlier gets are, and all earlier puts to the rank are visible there.
-  virtual base::Status move(Sending& record) noexcept = 0;
-  /// Later puts become visible after earlier ones to the same rank.
-  virtual void fence() noexcept = 0;
-
- protected:
-  ~OneSided() = default;
-};
-
 /// Messages to one rank arrive in the order of send(), complete and exactly once; otherwise the link reports
 /// LinkUser::lost. Only connect() connects. Threads: AmWire holds its lock around every call.
 class ByteLink {
@@ -86,8 +64,6 @@ class ByteLink {
   virtual std::string describe() const = 0;
   /// The transport of one connection.
   virtual std::string describe(int rank) const = 0;
-  /// Null: verbs are messages only. Constant.
-  virtual OneSided* one_sided() noexcept { return nullptr; }
 
   // ---- set-up; may throw
   virtual void serve(LinkUser& user, int rank, int ranks) = 0;

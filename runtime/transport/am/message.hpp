@@ -43,7 +43,7 @@ struct Message {
 static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 80);
 
 /// Incremented with every change to Message or to the key of a region. A rank refuses peers with another version.
-inline constexpr std::uint8_t protocol_version = 7;
+inline constexpr std::uint8_t protocol_version = 8;
 
 /// Data up to this size is copied after the header, so the put completes locally at once.
 inline constexpr std::uint64_t inline_bytes = 1024;

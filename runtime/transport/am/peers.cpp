@@ -39,7 +39,6 @@ void Peers::create(std::size_t count, std::uint32_t origin, std::uint64_t accept
   peers_.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
     peers_[i].rank = static_cast<int>(i);
-    peers_[i].owner = this;
     peers_[i].origin = origin;
     peers_[i].accepted_secret = accepted;
   }
@@ -74,7 +73,6 @@ void Peers::forget(int rank) noexcept {
   if (peer.in_flight > 0) return;  // the link still reads its records: the number stays failed
   peer = AmPeer{};
   peer.rank = rank;
-  peer.owner = this;
 }
 
 Keystream Peers::tags(std::uint64_t secret, std::uint32_t origin) const noexcept {
@@ -232,31 +230,6 @@ base::Status Peers::hand_over(Sending& record) noexcept {
   return sent.ok() ? base::Status{} : peer.failure;
 }
 
-base::Status Peers::move(AmPeer& peer, const Message& message, const void* local, std::uint64_t bytes,
-                         Ticket ticket) noexcept {
-  if (const base::Status status = ready(peer); !status.ok()) return status;
-  Sending* const record = take(peer, message);
-  if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer.rank);
-  record->ticket = ticket;
-  record->source = static_cast<const std::byte*>(local);
-  record->bytes = bytes;
-  if (message.kind == MessageKind::put && bytes <= inline_bytes) {
-    std::memcpy(record->data, local, bytes);
-    record->source = record->data;
-  }
-  if (message.kind == MessageKind::flush) {
-    record->flushes = peer.moved;
-  } else {
-    ++peer.moved;
-    if (Tickets::Transfer* const transfer = tickets_.known(ticket)) ++transfer->sending;
-  }
-  ++peer.in_flight;
-  const base::Status moved = link_.one_sided()->move(*record);
-  if (moved.code == Code::in_progress) return {};
-  finish(*record, moved);
-  return moved.ok() ? base::Status{} : peer.failure;
-}
-
 base::Status Peers::connect(AmPeer& peer) noexcept {
   if (peer.address.empty()) return base::Status::failure(Code::unavailable, "that rank has no such wire", peer.rank);
   if (const base::Status status = link_.connect(peer.rank, peer.address); !status.ok()) {
@@ -292,7 +265,6 @@ Sending* Peers::take(AmPeer& peer, const Message& message) noexcept {
   record->ticket = done;
   record->joined = false;
   record->reading = nullptr;
-  record->flushes = 0;
   record->next = nullptr;
   return record;
 }
@@ -303,12 +275,8 @@ void Peers::finish(Sending& record, base::Status status) noexcept {
   if (Regions::Registered* const region = std::exchange(record.reading, nullptr)) --region->sending;
   const Ticket ticket = record.ticket;
   Tickets::Transfer* const transfer = tickets_.known(ticket);
-  // A flush reads no memory of the caller.
-  const bool was_last = transfer != nullptr && record.flushes == 0 && --transfer->sending == 0;
-  if (status.ok()) {
-    tickets_.advance(ticket, 1);
-    peer.moves_flushed = std::max(peer.moves_flushed, record.flushes);
-  }
+  const bool was_last = transfer != nullptr && reads_memory(record) && --transfer->sending == 0;
+  if (status.ok()) tickets_.advance(ticket, 1);
   give_back(record);
   if (!status.ok()) fail(peer, base::Status::failure(Code::peer_failed, status.what, peer.rank, status.sys_errno));
   // The transfer fails only when the link no longer reads its memory. reap() fails the transfers without a message in

@@ -18,7 +18,6 @@
 
 namespace hmc::transport::am {
 
-class Peers;
 struct Sending;
 
 /// The state of one peer.
@@ -37,17 +36,12 @@ struct AmPeer {
   std::uint64_t posted = 0;           ///< verbs for the peer; each is one or more messages
   std::uint64_t asked = 0;            ///< the value of `posted` after the last verb that a flush must cover
   std::uint64_t flushed = 0;          ///< the first `flushed` verbs are visible at the peer
-  std::uint64_t moved = 0;            ///< one-sided puts and gets
-  std::uint64_t moves_flushed = 0;    ///< the first `moves_flushed` of them are complete, the puts visible at the peer
-  std::uint64_t moves_fence = 0;      ///< the number of fences before the oldest of them not yet flushed
-  std::uint64_t atomics_fence = 0;    ///< the same of atomics, which are messages
   std::uint64_t results_due = 0;      ///< atomics whose old value hasn't arrived
   bool distrusted = false;            ///< its messages were malformed or out of order: all later ones are dropped
   std::vector<Regions::Key> refused_puts;  ///< regions for which the peer refused a put since the last flush
   std::uint32_t in_flight = 0;             ///< messages that the link holds
   Sending* first = nullptr;                ///< the queue of posted verbs that the link hasn't accepted yet
   Sending* last = nullptr;
-  Peers* owner = nullptr;
 };
 
 /// A message, or a large put of several messages. In use from post() until the link releases it. The link reads the
@@ -58,7 +52,7 @@ struct Sending {
   bool joined = false;   ///< other messages follow in `data`, so `message.bytes` is already set
   Ticket ticket = done;  ///< advances by one when the link has released a part of the source
   Regions::Registered* reading = nullptr;
-  std::uint64_t flushes = 0;  ///< a one-sided flush: it covers the first `flushes` of AmPeer::moved
+  void* context = nullptr;  ///< of the link, for its callbacks
   Sending* next = nullptr;
   // Contiguous, so that a link can send the following members in one call.
   std::uint64_t bytes = 0;  ///< to be sent after the header, joined messages included
@@ -111,9 +105,29 @@ class Peers {
                     bool hold = false) noexcept;
   /// Connects on first use.
   base::Status ready(AmPeer& peer) noexcept;
-  /// Starts the one-sided put, get or flush that `message` describes. A put of up to inline_bytes is copied.
-  base::Status move(AmPeer& peer, const Message& message, const void* local, std::uint64_t bytes,
-                    Ticket ticket) noexcept;
+  /// Starts, by `start(record)`, a put, get or flush that isn't sent as a message, but that the link reports as it
+  /// reports a message. `start` returns as ByteLink::send. A put of up to inline_bytes is copied.
+  template <typename Start>
+  base::Status start(AmPeer& peer, const Message& verb, const void* local, std::uint64_t bytes, Ticket ticket,
+                     Start start) noexcept {
+    if (const base::Status status = ready(peer); !status.ok()) return status;
+    Sending* const record = take(peer, verb);
+    if (record == nullptr) return base::Status::failure(Code::out_of_memory, "no memory for a transfer", peer.rank);
+    record->ticket = ticket;
+    record->source = static_cast<const std::byte*>(local);
+    record->bytes = bytes;
+    if (verb.kind == MessageKind::put && bytes <= inline_bytes) {
+      std::memcpy(record->data, local, bytes);
+      record->source = record->data;
+    }
+    if (reads_memory(*record))
+      if (Tickets::Transfer* const transfer = tickets_.known(ticket)) ++transfer->sending;
+    ++peer.in_flight;
+    const base::Status started = start(*record);
+    if (started.code == Code::in_progress) return {};
+    finish(*record, started);
+    return started.ok() ? base::Status{} : peer.failure;
+  }
   /// Sends one message now; the caller has checked has_room(). `reading` is the region that contains the data: its
   /// `sending` count is incremented now and decremented when the link releases the message.
   base::Status send(AmPeer& peer, const Message& message, const void* data, std::uint64_t bytes,
@@ -145,7 +159,6 @@ class Peers {
     return (bytes + traits_.chunk_bytes - 1) / traits_.chunk_bytes;
   }
   const ByteLink::Traits& traits() const noexcept { return traits_; }
-  ByteLink& link() noexcept { return link_; }
   /// Sends from the queues while has_room(); returns the number of messages.
   int pump() noexcept;
   /// True if pump() would send a message.
@@ -173,6 +186,8 @@ class Peers {
 
  private:
   base::Status connect(AmPeer& peer) noexcept;
+  /// A flush accesses no memory of the caller.
+  static bool reads_memory(const Sending& record) noexcept { return record.message.kind != MessageKind::flush; }
   /// Of the messages to the wire with this secret, from the rank that it knows as `origin`.
   Keystream tags(std::uint64_t secret, std::uint32_t origin) const noexcept;
   Sending* take(AmPeer& peer, const Message& message) noexcept;

@@ -17,7 +17,7 @@ struct AmTransfer {
   void* result = nullptr;            ///< of an atomic
   const void* channel = nullptr;     ///< the transfer is abandoned when this channel ends; null: none
   std::uint8_t width = 0;            ///< of an atomic
-  std::uint32_t sending = 0;         ///< messages and one-sided requests of the link that access the caller's memory
+  std::uint32_t sending = 0;         ///< messages and requests of the link that access the caller's memory
 };
 
 /// Threads: under AmWire's lock, except test().

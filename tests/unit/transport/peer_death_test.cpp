@@ -16,7 +16,7 @@
 #include "runtime/transport/am/am_wire.hpp"
 #include "runtime/transport/am/tcp/tcp_wire.hpp"
 #ifdef HMC_HAVE_UCX
-#include "runtime/transport/am/ucx/ucx_wire.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
 #endif
 
 namespace hmc::transport {

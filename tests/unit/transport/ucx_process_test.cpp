@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/transport/am/am_wire.hpp"
-#include "runtime/transport/am/ucx/ucx_wire.hpp"
+#include "runtime/transport/ucx/ucx_wire.hpp"
 
 extern char** environ;
 

@@ -1,4 +1,4 @@
-#include "runtime/transport/am/ucx/ucx_link.hpp"
+#include "runtime/transport/ucx/ucx_link.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "runtime/transport/am/peers.hpp"
-#include "runtime/transport/am/ucx/remote_memory.hpp"
 #include "runtime/transport/rdma_port.hpp"
+#include "runtime/transport/ucx/remote_memory.hpp"
 
 namespace hmc::transport::ucx {
 
@@ -48,8 +48,6 @@ UcxLink::UcxLink(int job_size, const std::string& transports, base::Log log) : l
 
 UcxLink::~UcxLink() = default;
 
-am::OneSided* UcxLink::one_sided() noexcept { return memory_.get(); }
-
 const am::ByteLink::Traits& UcxLink::traits() const noexcept { return ucx_traits; }
 
 std::string UcxLink::describe() const {
@@ -75,7 +73,11 @@ std::string UcxLink::describe(int rank) const {
 
 void UcxLink::serve(am::LinkUser& user, int /*rank*/, int ranks) {
   user_ = &user;
-  for (int rank = 0; rank < ranks; ++rank) peers_.push_back({this, rank, nullptr, {}});
+  peers_.resize(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    peer(rank).link = this;
+    peer(rank).rank = rank;
+  }
   worker_->on_message(on_message, user_);
 }
 
@@ -99,7 +101,8 @@ base::Status UcxLink::connect(int rank, base::ByteView address) noexcept {
 }
 
 base::Status UcxLink::send(Sending& record) noexcept {
-  const Peer& peer = peers_[static_cast<std::size_t>(record.peer->rank)];
+  Peer& peer = peers_[static_cast<std::size_t>(record.peer->rank)];
+  record.context = &peer;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -115,8 +118,9 @@ base::Status UcxLink::send(Sending& record) noexcept {
 
 void UcxLink::on_sent(void* request, ucs_status_t status, void* user_data) noexcept {
   auto& record = *static_cast<Sending*>(user_data);
-  UcxLink& link = static_cast<UcxLink&>(record.peer->owner->link());
-  link.user_->sent(record, link.status_of(status, record.peer->rank));
+  const Peer& peer = *static_cast<Peer*>(record.context);
+  UcxLink& link = *peer.link;
+  link.user_->sent(record, link.status_of(status, peer.rank));
   link.worker_->ucp().ucp_request_free(request);
 }
 

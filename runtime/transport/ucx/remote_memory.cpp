@@ -1,4 +1,4 @@
-#include "runtime/transport/am/ucx/remote_memory.hpp"
+#include "runtime/transport/ucx/remote_memory.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/transport/am/peers.hpp"
-#include "runtime/transport/am/ucx/ucx_link.hpp"
+#include "runtime/transport/ucx/ucx_link.hpp"
 
 namespace hmc::transport::ucx {
 
@@ -208,7 +208,8 @@ void RemoteMemory::close(int rank, std::uint64_t number) noexcept {
 }
 
 base::Status RemoteMemory::move(am::Sending& record) noexcept {
-  const UcxLink::Peer& peer = link_.peer(record.peer->rank);
+  UcxLink::Peer& peer = link_.peer(record.peer->rank);
+  record.context = &peer;
   const Library& ucp = worker_.ucp();
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
@@ -216,7 +217,9 @@ base::Status RemoteMemory::move(am::Sending& record) noexcept {
   param.user_data = &record;
   ucs_status_ptr_t request = nullptr;
   if (record.message.kind == am::MessageKind::flush) {
+    param.cb.send = on_flushed;
     request = ucp.ucp_ep_flush_nbx(peer.endpoint, &param);
+    if (request == nullptr) peer.flushed = std::max(peer.flushed, record.message.first);
   } else {
     const std::uint64_t number = record.message.region;
     if (number == 0 || number > peer.keys.size() || peer.keys[number - 1] == nullptr)
@@ -225,6 +228,7 @@ base::Status RemoteMemory::move(am::Sending& record) noexcept {
     param.memory_type = UCS_MEMORY_TYPE_HOST;  // UCX then doesn't detect the memory type of the address
     const std::uint64_t remote = record.message.offset;
     const ucp_rkey_h key = peer.keys[number - 1];
+    ++peer.moved;
     request =
         record.message.kind == am::MessageKind::put
             ? ucp.ucp_put_nbx(peer.endpoint, record.source, record.bytes, remote, key, &param)
@@ -232,6 +236,13 @@ base::Status RemoteMemory::move(am::Sending& record) noexcept {
   }
   if (UCS_PTR_IS_PTR(request)) return base::Status::in_progress();
   return link_.status_of(request == nullptr ? UCS_OK : UCS_PTR_STATUS(request), peer.rank);
+}
+
+void RemoteMemory::on_flushed(void* request, ucs_status_t status, void* user_data) noexcept {
+  const auto& record = *static_cast<am::Sending*>(user_data);
+  UcxLink::Peer& peer = *static_cast<UcxLink::Peer*>(record.context);
+  if (status == UCS_OK) peer.flushed = std::max(peer.flushed, record.message.first);
+  UcxLink::on_sent(request, status, user_data);
 }
 
 }  // namespace hmc::transport::ucx

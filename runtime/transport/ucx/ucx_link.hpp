@@ -7,7 +7,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/transport/am/link.hpp"
-#include "runtime/transport/am/ucx/worker.hpp"
+#include "runtime/transport/ucx/worker.hpp"
 
 namespace hmc::transport::ucx {
 
@@ -24,7 +24,6 @@ class UcxLink final : public am::ByteLink {
   const Traits& traits() const noexcept override;
   std::string describe() const override;
   std::string describe(int rank) const override;
-  am::OneSided* one_sided() noexcept override;
   void serve(am::LinkUser& user, int rank, int ranks) override;
   base::Bytes address() const override { return worker_->address(); }
   int event_fd() const override { return worker_->event_fd(); }
@@ -36,16 +35,20 @@ class UcxLink final : public am::ByteLink {
   std::size_t ending() noexcept override;
   void leave(bool all_left) noexcept override;
 
-  // ---- for RemoteMemory
+  // ---- for UcxWire
+  /// Null: all verbs are messages. Constant until leave().
+  RemoteMemory* memory() noexcept { return memory_.get(); }
   /// The connection to one rank, and the argument of UCX's callbacks.
   struct Peer {
     UcxLink* link = nullptr;
     int rank = -1;
     ucp_ep_h endpoint = nullptr;
     std::vector<ucp_rkey_h> keys;  ///< of the rank's memory; null: closed. Destroyed before the endpoint
+    std::uint64_t moved = 0;       ///< one-sided puts and gets
+    std::uint64_t flushed = 0;     ///< the first `flushed` of them are complete, the puts visible at the peer
   };
   Peer& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
-  /// For requests whose user_data is a Sending.
+  /// For requests whose user_data is a Sending, and whose Sending::context is the Peer.
   static void on_sent(void* request, ucs_status_t status, void* user_data) noexcept;
   base::Status status_of(ucs_status_t status, int rank) const noexcept;
 

@@ -1,4 +1,4 @@
-#include "runtime/transport/am/ucx/library.hpp"
+#include "runtime/transport/ucx/library.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "runtime/base/bytes.hpp"
-#include "runtime/transport/am/ucx/library.hpp"
+#include "runtime/transport/ucx/library.hpp"
 
 namespace hmc::transport::ucx {
 

@@ -1,4 +1,4 @@
-#include "runtime/transport/am/ucx/worker.hpp"
+#include "runtime/transport/ucx/worker.hpp"
 
 #include <fmt/format.h>
 
