@@ -36,9 +36,11 @@ HMC_SPMD_TEST(Ordering, puts_after_a_fence_overwrite_earlier_puts) {
   window.close();
 }
 
+// Both orders: a wire may execute puts by a device, which is fast, and atomics by the target's CPU, which is late.
 HMC_SPMD_TEST(Ordering, fence_orders_atomics_and_puts) {
   Fixture on(me);
-  Window window(on, 4096 + 8);
+  constexpr std::uint64_t counter = 3008, signal = 3016, additions = 8;
+  Window window(on, 3024);
   for (std::uint64_t round = 1; round <= 200; ++round) {
     const auto source = bytes_of({me.rank, round}, 3000);
     (void)window.put_nb(on.next(), 8, source);
@@ -46,6 +48,12 @@ HMC_SPMD_TEST(Ordering, fence_orders_atomics_and_puts) {
     (void)window.atomic(on.next(), 0, AtomicOp::set, 8, round);
     window.wait_signal(0, round);
     HMC_CHECK_CLEAN((Pattern{on.previous(), round}.verify(window.mine().subspan(8, 3000))));
+
+    for (std::uint64_t i = 0; i < additions; ++i) (void)window.atomic(on.next(), counter, AtomicOp::add, 8, 1);
+    on.fence();
+    (void)window.put_signal_nb(on.next(), 0, {}, signal, round);
+    window.wait_signal(signal, round);
+    HMC_CHECK_EQ(*window.word(counter), additions * round);
     on.settle();
   }
   window.close();
