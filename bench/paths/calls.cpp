@@ -35,13 +35,13 @@ class Entered {
     slots_.data()[slot] = order_.data()[count_++] = function;
   }
 
-  /// One line: the file and the offset in it of each function.
+  /// One line: the file and the offset in it of each function, each behind a tab.
   void print() const {
     for (std::size_t i = 0; i < count_; ++i) {
       Dl_info info{};
       if (::dladdr(order_.data()[i], &info) == 0) continue;
       const auto offset = static_cast<char*>(order_.data()[i]) - static_cast<char*>(info.dli_fbase);
-      std::printf(" %s+0x%tx", info.dli_fname, offset);
+      std::printf("\t%s+0x%tx", info.dli_fname, offset);
     }
     std::printf("\n");
   }
