@@ -42,7 +42,7 @@ struct Roles {
   bool takes_from_all() const noexcept { return sources() == Sources::all; }
   /// True if an in-place call overwrites input that other ranks read.
   bool overwrites_input() const noexcept {
-    return reduces(collective) || row_of(collective).in == row_of(collective).out;
+    return reduces(collective) || (has_blocks_in(collective) && has_blocks_out(collective));
   }
 
  private:

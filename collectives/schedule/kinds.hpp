@@ -1,5 +1,5 @@
-// The properties of each collective: one row per CollectiveKind. Checks, signatures, engines and hmc-verify read them
-// here, so that a new collective is a new row.
+// The properties of each collective: one row per CollectiveKind, which checks, engines and hmc-verify read. Its name is
+// in <hmc/types.hpp>.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ constexpr bool synchronises(CollectiveKind kind) noexcept {
   return row_of(kind).sources == Sources::all && !only_at_root(row_of(kind).out);
 }
 /// The ranks below this one contribute to the result of `rank` in a reduction. 0 only on rank 0 of exscan, whose output
-/// isn't written.
+/// isn't written; a collective that doesn't reduce gives the team's size.
 constexpr int contributions(CollectiveKind kind, int rank, int size) noexcept {
   const Sources sources = row_of(kind).sources;
   return sources == Sources::up_to_itself ? rank + 1 : sources == Sources::before_itself ? rank : size;
