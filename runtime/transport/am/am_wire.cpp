@@ -26,29 +26,6 @@ base::Status no_memory(int peer) noexcept {
 
 }  // namespace
 
-/// Access to a region of one peer.
-class AmWire::Channel final : public transport::Channel {
- public:
-  Channel(AmWire& wire, int peer, const Regions::Key& region);
-  ~Channel() override;
-
-  base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override;
-  base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
-  base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
-                          std::uint64_t value, Ticket& ticket) noexcept override;
-  base::Status notify(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
-                      std::uint64_t value, Ticket& ticket) noexcept override;
-  base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override;
-
-  const int peer;
-  const Regions::Key region;
-
- private:
-  base::Status put_and_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
-                              std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept;
-  AmWire& wire_;
-};
-
 Options options_of(const WireContext& context) {
   Options options;
   options.rank = context.rank;
@@ -139,15 +116,23 @@ std::vector<std::unique_ptr<transport::Channel>> AmWire::connect(const Region&, 
   for (const int peer : peers) {
     const base::Bytes& key = keys[static_cast<std::size_t>(peer)];
     base::ByteReader in(key);
-    Regions::Key region;
-    region.index = in.number<std::uint64_t>();
-    region.nonce = in.number<std::uint64_t>();
+    channels.push_back(make_channel(peer, in));
     if (!in.complete())
       throw Error(Code::refused, std::string(name()),
                   fmt::format("rank {} sent a memory key of {} bytes", peer, key.size()));
-    channels.push_back(std::make_unique<Channel>(*this, peer, region));
   }
   return channels;
+}
+
+Regions::Key AmWire::read_region(base::ByteReader& key) noexcept {
+  Regions::Key region;
+  region.index = key.number<std::uint64_t>();
+  region.nonce = key.number<std::uint64_t>();
+  return region;
+}
+
+std::unique_ptr<AmWire::Channel> AmWire::make_channel(int peer, base::ByteReader& key) {
+  return std::make_unique<Channel>(*this, peer, read_region(key));
 }
 
 void AmWire::deregister_region(const Region& mine) noexcept {
@@ -304,16 +289,6 @@ void AmWire::abandon(Ticket ticket) noexcept {
   reclaim(ticket, base::now_ns() + longest_reclaim_ns);
 }
 
-void AmWire::abandon_all(const void* channel) noexcept {
-  std::size_t index = 0;
-  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
-    give_up(ticket);
-  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
-  index = 0;
-  for (Ticket ticket = tickets_.next_of(channel, index); ticket != done; ticket = tickets_.next_of(channel, index))
-    reclaim(ticket, limit);
-}
-
 AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region_key)
     : peer(peer_rank), region(region_key), wire_(wire) {
   const std::lock_guard guard(wire_.lock_);
@@ -323,7 +298,18 @@ AmWire::Channel::Channel(AmWire& wire, int peer_rank, const Regions::Key& region
 AmWire::Channel::~Channel() {
   const std::lock_guard guard(wire_.lock_);
   wire_.target_.remove_channel(peer, region);
-  wire_.abandon_all(this);
+  abandon_all();
+}
+
+void AmWire::Channel::abandon_all() noexcept {
+  Tickets& tickets = wire_.tickets_;
+  std::size_t index = 0;
+  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
+    wire_.give_up(ticket);
+  const std::int64_t limit = base::now_ns() + longest_reclaim_ns;
+  index = 0;
+  for (Ticket ticket = tickets.next_of(this, index); ticket != done; ticket = tickets.next_of(this, index))
+    wire_.reclaim(ticket, limit);
 }
 
 base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std::size_t bytes,
@@ -331,24 +317,30 @@ base::Status AmWire::Channel::put(std::uint64_t offset, const void* source, std:
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
+  return send_put(offset, source, bytes, ticket);
+}
+
+base::Status AmWire::Channel::send_put(std::uint64_t offset, const void* source, std::size_t bytes,
+                                       Ticket& ticket) noexcept {
   return wire_.write(*this, source, bytes, wire_.message(MessageKind::put, region, offset), ticket);
 }
 
 base::Status AmWire::Channel::put_signal(std::uint64_t offset, const void* source, std::size_t bytes,
                                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
-  return put_and_signal(MessageKind::put_signal, offset, source, bytes, signal_offset, value, ticket);
+  ticket = done;
+  const std::lock_guard guard(wire_.lock_);
+  return send_signal(MessageKind::put_signal, offset, source, bytes, signal_offset, value, ticket);
 }
 
 base::Status AmWire::Channel::notify(std::uint64_t offset, const void* source, std::size_t bytes,
                                      std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
-  return put_and_signal(MessageKind::notice, offset, source, bytes, signal_offset, value, ticket);
-}
-
-base::Status AmWire::Channel::put_and_signal(MessageKind kind, std::uint64_t offset, const void* source,
-                                             std::size_t bytes, std::uint64_t signal_offset, std::uint64_t value,
-                                             Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
+  return send_signal(MessageKind::notice, offset, source, bytes, signal_offset, value, ticket);
+}
+
+base::Status AmWire::Channel::send_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
+                                          std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
   Message last = wire_.message(kind, region, bytes > 0 ? offset : 0);
   last.first = signal_offset;
   last.second = value;
@@ -359,6 +351,11 @@ base::Status AmWire::Channel::get(std::uint64_t offset, void* destination, std::
   ticket = done;
   if (bytes == 0) return {};
   const std::lock_guard guard(wire_.lock_);
+  return send_get(offset, destination, bytes, ticket);
+}
+
+base::Status AmWire::Channel::send_get(std::uint64_t offset, void* destination, std::size_t bytes,
+                                       Ticket& ticket) noexcept {
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   Message request = wire_.message(MessageKind::get, region, offset);
   request.first = bytes;
@@ -375,6 +372,11 @@ base::Status AmWire::Channel::atomic(const Atomic& atomic, std::uint64_t offset,
                                      Ticket& ticket) noexcept {
   ticket = done;
   const std::lock_guard guard(wire_.lock_);
+  return send_atomic(atomic, offset, result, ticket);
+}
+
+base::Status AmWire::Channel::send_atomic(const Atomic& atomic, std::uint64_t offset, void* result,
+                                          Ticket& ticket) noexcept {
   if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
   AmPeer& to = wire_.peers_.at(peer);
   Message request = wire_.message(MessageKind::atomic, region, offset);

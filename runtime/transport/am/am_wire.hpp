@@ -118,8 +118,43 @@ class AmWire : public OpenWire, private LinkUser {
   /// Opens a ticket, and sends a flush to each rank in [first, last) with messages to be flushed. The ticket is done
   /// when these are answered and it was advanced `more` times. `done`: nothing to wait for.
   base::Status start_flush(int first, int last, std::uint64_t more, Ticket& ticket) noexcept;
-  /// Abandons the transfers of a channel that ends.
-  void abandon_all(const void* channel) noexcept;
+  /// Access to a region of one peer. Each verb takes the lock; its message is sent by the protected function.
+  class Channel : public transport::Channel {
+   public:
+    Channel(AmWire& wire, int peer, const Regions::Key& region);
+    ~Channel() override;
+
+    base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override;
+    base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override;
+    base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                            std::uint64_t value, Ticket& ticket) noexcept override;
+    base::Status notify(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
+                        std::uint64_t value, Ticket& ticket) noexcept override;
+    base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override;
+
+    const int peer;
+    const Regions::Key region;
+
+   protected:
+    // Under the wire's lock; `ticket` is done.
+    base::Status send_put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept;
+    base::Status send_get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept;
+    /// `kind`: put_signal or notice.
+    base::Status send_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
+                             std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept;
+    base::Status send_atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept;
+    /// Abandons the transfers of this channel, which ends.
+    void abandon_all() noexcept;
+
+   private:
+    AmWire& wire_;
+  };
+  /// The channel to the region whose key register_region() of the peer has written. The caller checks that the key is
+  /// complete.
+  virtual std::unique_ptr<Channel> make_channel(int peer, base::ByteReader& key);
+  static Regions::Key read_region(base::ByteReader& key) noexcept;
+  /// Checks that a verb may be posted. First makes progress while too many records are in use.
+  base::Status ready(const Channel& to) noexcept;
 
   const Options options_;
   std::mutex lock_;
@@ -128,8 +163,6 @@ class AmWire : public OpenWire, private LinkUser {
   Peers peers_;
 
  private:
-  class Channel;
-
   void sent(Sending& record, base::Status status) noexcept override;
   void lost(int rank, const char* why, int error) noexcept override;
   void received(const Message& message, const std::byte* data, std::uint64_t bytes) noexcept override;
@@ -143,8 +176,6 @@ class AmWire : public OpenWire, private LinkUser {
   /// a failure while the rank waits for a second, both ranks live, and this ends the job.
   [[gnu::cold]] void watch_lost() noexcept;
   void wake_owner() const noexcept;
-  /// Checks that a verb may be posted. First makes progress while too many records are in use.
-  base::Status ready(const Channel& to) noexcept;
   /// Removes the unsent rest of a transfer from the queue; messages held by the link remain.
   void give_up(Ticket ticket) noexcept;
   /// Waits until the link no longer reads the transfer's memory. Closes the connection after `limit`.

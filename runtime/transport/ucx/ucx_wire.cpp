@@ -17,99 +17,88 @@ namespace ucx {
 using am::MessageKind;
 
 /// Access to a region of one peer, on a wire with one-sided verbs.
-class UcxWire::Channel final : public transport::Channel {
+class UcxWire::Channel final : public AmWire::Channel {
  public:
-  /// `key`: of the region's memory, for RemoteMemory; empty: the peer has none, so that all verbs are messages.
-  Channel(UcxWire& wire, int peer, std::uint64_t base, base::ByteView key, std::unique_ptr<transport::Channel> messages)
-      : wire_(wire), peer_(peer), base_(base), key_(key.begin(), key.end()), messages_(std::move(messages)) {}
+  /// `base`: the region's address at the peer. `key`: of its memory, for RemoteMemory; empty: all verbs are messages.
+  Channel(UcxWire& wire, int peer, const am::Regions::Key& region, std::uint64_t base, base::ByteView key)
+      : AmWire::Channel(wire, peer, region), wire_(wire), base_(base), key_(key.begin(), key.end()) {}
   ~Channel() override {
     const std::lock_guard guard(wire_.lock_);
-    wire_.abandon_all(this);
-    if (memory_ != 0) wire_.memory_->close(peer_, memory_);
+    abandon_all();  // before their key ends
+    if (memory_ != 0) wire_.memory_->close(peer, memory_);
   }
 
   base::Status put(std::uint64_t offset, const void* source, std::size_t bytes, Ticket& ticket) noexcept override {
     ticket = done;
     if (bytes == 0) return {};
-    {
-      const std::lock_guard guard(wire_.lock_);
-      if (const base::Status status = begin(); !status.ok()) return status;
-      if (memory_ != 0) return wire_.move(MessageKind::put, *this, base_ + offset, source, bytes, ticket);
-    }
-    return messages_->put(offset, source, bytes, ticket);
+    const std::lock_guard guard(wire_.lock_);
+    if (const base::Status status = begin(); !status.ok()) return status;
+    return memory_ != 0 ? wire_.move(MessageKind::put, *this, base_ + offset, source, bytes, ticket)
+                        : send_put(offset, source, bytes, ticket);
   }
   base::Status get(std::uint64_t offset, void* destination, std::size_t bytes, Ticket& ticket) noexcept override {
     ticket = done;
     if (bytes == 0) return {};
-    {
-      const std::lock_guard guard(wire_.lock_);
-      if (const base::Status status = begin(); !status.ok()) return status;
-      if (memory_ != 0) return wire_.move(MessageKind::get, *this, base_ + offset, destination, bytes, ticket);
-    }
-    return messages_->get(offset, destination, bytes, ticket);
+    const std::lock_guard guard(wire_.lock_);
+    if (const base::Status status = begin(); !status.ok()) return status;
+    return memory_ != 0 ? wire_.move(MessageKind::get, *this, base_ + offset, destination, bytes, ticket)
+                        : send_get(offset, destination, bytes, ticket);
   }
-  /// The signal is a put of its own, behind a fence.
   base::Status put_signal(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                           std::uint64_t value, Ticket& ticket) noexcept override {
-    ticket = done;
-    {
-      const std::lock_guard guard(wire_.lock_);
-      base::Status status = begin();
-      if (!status.ok()) return status;
-      if (memory_ != 0) {
-        if (bytes > 0) {
-          status = wire_.move(MessageKind::put, *this, base_ + offset, source, bytes, ticket);
-          wire_.memory_->fence();
-        }
-        Ticket unused = done;
-        if (status.ok())
-          status = wire_.move(MessageKind::put, *this, base_ + signal_offset, &value, sizeof value, unused);
-        return status;
-      }
-    }
-    return messages_->put_signal(offset, source, bytes, signal_offset, value, ticket);
+    return put_and_signal(MessageKind::put_signal, offset, source, bytes, signal_offset, value, ticket);
   }
   base::Status notify(std::uint64_t offset, const void* source, std::size_t bytes, std::uint64_t signal_offset,
                       std::uint64_t value, Ticket& ticket) noexcept override {
-    if (!key_.empty()) return put_signal(offset, source, bytes, signal_offset, value, ticket);
-    {
-      const std::lock_guard guard(wire_.lock_);
-      if (const base::Status status = wire_.before_message(peer_); !status.ok()) return status;
-    }
-    return messages_->notify(offset, source, bytes, signal_offset, value, ticket);
+    return put_and_signal(MessageKind::notice, offset, source, bytes, signal_offset, value, ticket);
   }
   base::Status atomic(const Atomic& atomic, std::uint64_t offset, void* result, Ticket& ticket) noexcept override {
-    {
-      const std::lock_guard guard(wire_.lock_);
-      if (const base::Status status = wire_.before_message(peer_); !status.ok()) return status;
-    }
-    return messages_->atomic(atomic, offset, result, ticket);
+    ticket = done;
+    const std::lock_guard guard(wire_.lock_);
+    if (const base::Status status = wire_.before_message(peer); !status.ok()) return status;
+    return send_atomic(atomic, offset, result, ticket);
   }
 
   std::uint64_t memory() const noexcept { return memory_; }
-  int peer() const noexcept { return peer_; }
 
  private:
   /// Before a put or get: chooses its kind, by memory_, and orders it. Under the lock.
   base::Status begin() noexcept {
     if (memory_ == 0 && !key_.empty()) [[unlikely]] {
-      if (const base::Status status = wire_.peers_.ready(wire_.peers_.at(peer_)); !status.ok()) return status;
-      memory_ = wire_.memory_->open(peer_, key_);
+      if (const base::Status status = wire_.peers_.ready(wire_.peers_.at(peer)); !status.ok()) return status;
+      memory_ = wire_.memory_->open(peer, key_);
       if (memory_ == 0) {
         wire_.options_.log.info("{}: verbs to rank {} are messages: its memory can't be accessed otherwise",
-                                wire_.name(), peer_);
+                                wire_.name(), peer);
         key_.clear();
       }
     }
-    return memory_ != 0 ? wire_.before_move(peer_) : wire_.before_message(peer_);
+    if (memory_ == 0) return wire_.before_message(peer);
+    // An access to a region that the peer has ended could fail the whole connection.
+    if (const base::Status status = wire_.ready(*this); !status.ok()) return status;
+    return wire_.before_move(peer);
+  }
+  /// One-sided, the signal is a put of its own, behind a fence. `kind`: of the message otherwise.
+  base::Status put_and_signal(MessageKind kind, std::uint64_t offset, const void* source, std::size_t bytes,
+                              std::uint64_t signal_offset, std::uint64_t value, Ticket& ticket) noexcept {
+    ticket = done;
+    const std::lock_guard guard(wire_.lock_);
+    base::Status status = begin();
+    if (!status.ok()) return status;
+    if (memory_ == 0) return send_signal(kind, offset, source, bytes, signal_offset, value, ticket);
+    if (bytes > 0) {
+      status = wire_.move(MessageKind::put, *this, base_ + offset, source, bytes, ticket);
+      wire_.memory_->fence();
+    }
+    Ticket unused = done;
+    if (status.ok()) status = wire_.move(MessageKind::put, *this, base_ + signal_offset, &value, sizeof value, unused);
+    return status;
   }
 
   UcxWire& wire_;
-  const int peer_;
-  const std::uint64_t base_;  // the region's address at the peer
-  base::Bytes key_;
+  const std::uint64_t base_;
+  base::Bytes key_;           // cleared if it can't be opened
   std::uint64_t memory_ = 0;  // the number of RemoteMemory::open(); 0: not opened yet, or verbs are messages
-  const std::unique_ptr<transport::Channel> messages_;
 };
 
 UcxWire::UcxWire(const am::Options& options, UcxLink& link, std::unique_ptr<UcxLink>&& owner)
@@ -127,6 +116,8 @@ Capabilities UcxWire::capabilities() const noexcept {
 void UcxWire::remove_peer(int number) noexcept {
   AmWire::remove_peer(number);
   const std::lock_guard guard(lock_);
+  // As the wire of messages: a number whose verbs are still in flight stays failed, and keeps their counts.
+  if (number >= peers_.count() || peers_.at(number).in_flight > 0) return;
   UcxLink::Peer& peer = ucx_.peer(number);
   peer.moved = peer.flushed = 0;
   order_of(number) = {};
@@ -136,36 +127,18 @@ base::Bytes UcxWire::register_region(const Region& mine) {
   const base::Bytes messages = AmWire::register_region(mine);
   const std::lock_guard guard(lock_);
   base::ByteWriter key;
-  key.blob(messages).number(reinterpret_cast<std::uint64_t>(mine.base));
+  key.raw(messages).number(reinterpret_cast<std::uint64_t>(mine.base));
   key.blob(memory_ != nullptr && mine.bytes > 0 ? memory_->add(mine.base, mine.bytes) : base::Bytes{});
   return key.take();
 }
 
-std::vector<std::unique_ptr<transport::Channel>> UcxWire::connect(const Region& mine, std::span<const base::Bytes> keys,
-                                                                  std::span<const int> peers, base::Deadline deadline) {
-  struct Memory {
-    std::uint64_t base;
-    base::ByteView key;
-  };
-  std::vector<Memory> memories;
-  std::vector<base::Bytes> of_messages(keys.size());
-  for (const int peer : peers) {
-    const auto rank = static_cast<std::size_t>(peer);
-    base::ByteReader in(keys[rank]);
-    const base::ByteView messages = in.blob();
-    const auto base = in.number<std::uint64_t>();
-    memories.push_back({base, in.blob()});
-    if (!in.complete())
-      throw Error(Code::refused, std::string(name()),
-                  fmt::format("rank {} sent a memory key of {} bytes", peer, keys[rank].size()));
-    of_messages[rank].assign(messages.begin(), messages.end());
-  }
-  auto channels = AmWire::connect(mine, of_messages, peers, deadline);
-  if (memory_ == nullptr) return channels;
+std::unique_ptr<am::AmWire::Channel> UcxWire::make_channel(int peer, base::ByteReader& key) {
+  const am::Regions::Key region = read_region(key);
+  const auto base = key.number<std::uint64_t>();
+  const base::ByteView memory = key.blob();
+  if (memory_ == nullptr) return std::make_unique<AmWire::Channel>(*this, peer, region);
   // Also to a peer without such memory: its windows may have different kinds, and a fence orders the verbs to a rank.
-  for (std::size_t i = 0; i < channels.size(); ++i)
-    channels[i] = std::make_unique<Channel>(*this, peers[i], memories[i].base, memories[i].key, std::move(channels[i]));
-  return channels;
+  return std::make_unique<Channel>(*this, peer, region, base, memory);
 }
 
 void UcxWire::deregister_region(const Region& mine) noexcept {
@@ -181,12 +154,13 @@ bool UcxWire::receive_into(const Region& mine, DirectReceive& receive) noexcept 
 }
 
 base::Status UcxWire::fence() noexcept {
+  if (memory_ == nullptr) return {};
+  const std::lock_guard guard(lock_);
   ++fences_;
   return {};
 }
 
 base::Status UcxWire::before_move(int peer) noexcept {
-  relieve();
   if (has_messages(peer) && order_of(peer).messages < fences_)
     if (const base::Status status = settle(peer); !status.ok()) return status;
   if (!has_moves(peer)) order_of(peer).moves = fences_;
@@ -259,10 +233,10 @@ base::Status UcxWire::move(MessageKind kind, const Channel& to, std::uint64_t ad
   verb.offset = address;
   Ticket opened = done;
   if (kind == MessageKind::get || bytes > am::inline_bytes) {
-    opened = tickets_.open({.peer = to.peer(), .left = 1, .channel = &to});
-    if (opened == done) return base::Status::failure(Code::out_of_memory, "no memory for a transfer", to.peer());
+    opened = tickets_.open({.peer = to.peer, .left = 1, .channel = &to});
+    if (opened == done) return base::Status::failure(Code::out_of_memory, "no memory for a transfer", to.peer);
   }
-  const base::Status status = peers_.start(peers_.at(to.peer()), verb, local, bytes, opened,
+  const base::Status status = peers_.start(peers_.at(to.peer), verb, local, bytes, opened,
                                            [&](am::Sending& record) { return memory_->move(record); });
   if (!status.ok())
     tickets_.release(opened);

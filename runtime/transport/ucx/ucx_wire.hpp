@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -27,15 +26,15 @@ class UcxWire final : public am::AmWire {
   Capabilities capabilities() const noexcept override;
   void remove_peer(int number) noexcept override;
   base::Bytes register_region(const Region& mine) override;
-  std::vector<std::unique_ptr<transport::Channel>> connect(const Region& mine, std::span<const base::Bytes> keys,
-                                                           std::span<const int> peers,
-                                                           base::Deadline deadline) override;
   void deregister_region(const Region& mine) noexcept override;
   /// The memory stays registered until the wire ends: an access with an invalid key would fail the connection.
   void retire_region(const Region& mine) noexcept override { AmWire::deregister_region(mine); }
   bool receive_into(const Region& mine, DirectReceive& receive) noexcept override;
   base::Status fence() noexcept override;
   base::Status flush(int peer, Ticket& ticket) noexcept override;
+
+ protected:
+  std::unique_ptr<am::AmWire::Channel> make_channel(int peer, base::ByteReader& key) override;
 
  private:
   class Channel;
@@ -62,7 +61,7 @@ class UcxWire final : public am::AmWire {
   UcxLink& ucx_;
   RemoteMemory* const memory_;  // null: all verbs are messages
   std::vector<Order> orders_;   // by peer
-  std::uint64_t fences_ = 0;    // calls of fence()
+  std::uint64_t fences_ = 0;    // calls of fence(), if there is memory_
   std::uint64_t ordered_ = 0;   // the value of fences_ at the last RemoteMemory::fence()
 };
 
