@@ -17,21 +17,23 @@ add_test(NAME by_chance COMMAND sh -c "echo run >>runs; test $(wc -l <runs) -ne 
 add_test(NAME skipped COMMAND sh -c "exit 77")
 add_test(NAME sees_one COMMAND grep one ${CMAKE_SOURCE_DIR}/source)
 add_test(NAME sees_two COMMAND grep two ${CMAKE_SOURCE_DIR}/source)
+add_test(NAME sees_three COMMAND grep three ${CMAKE_SOURCE_DIR}/source)
 set_tests_properties(mutants.every_patch_applies PROPERTIES LABELS "mutants;quick")
 set_tests_properties(broken by_chance skipped sees_one PROPERTIES LABELS quick SKIP_RETURN_CODE 77)
-set_tests_properties(sees_two PROPERTIES LABELS unit)
+set_tests_properties(sees_two sees_three PROPERTIES LABELS unit)
 """
 PRESETS = """{
   "version": 3,
   "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build"}],
   "testPresets": [{"name": "release", "configurePreset": "release"}]
 }"""
-WORDS = ["one", "two", "three"]
+WORDS = ["one", "two", "three", "four"]
 
 
 def patch(word):
     lines = "".join(f"-{each}\n+no\n" if each == word else f" {each}\n" for each in WORDS)
-    return f"What: {word}\nEntries: unit\n\n--- a/source\n+++ b/source\n@@ -1,3 +1,3 @@\n{lines}"
+    first = "sees_t" if word == "two" else "sees_one"
+    return f"What: {word}\nEntries: unit\nFirst: {first}\n\n--- a/source\n+++ b/source\n@@ -1,4 +1,4 @@\n{lines}"
 
 
 class Mutants(unittest.TestCase):
@@ -52,12 +54,14 @@ class Mutants(unittest.TestCase):
             subprocess.run(["git", "init", "-q"], cwd=root, check=True)
             subprocess.run(["git", "add", "-A"], cwd=root, check=True)
             done = subprocess.run([sys.executable, mutants / "run"], capture_output=True, text=True, check=False)
-        table = [line.split()[:3] for line in done.stdout.splitlines()]
-        self.assertIn(["m0", "sees_one", "-"], table, done.stdout + done.stderr)
-        self.assertIn(["m1", "survives", "sees_two"], table, done.stdout)
-        self.assertIn(["m2", "survives", "survives"], table, done.stdout)
+        table = [line.split()[:2] for line in done.stdout.splitlines()]
+        # By the tests that the patch names, by the other entries of its folder, and by none.
+        self.assertIn(["m0", "sees_one"], table, done.stdout + done.stderr)
+        self.assertIn(["m1", "sees_two"], table, done.stdout)
+        self.assertIn(["m2", "sees_three"], table, done.stdout)
+        self.assertIn(["m3", "survives"], table, done.stdout)
         self.assertRegex(done.stdout, "1 entries fail and are left out: broken\n")
-        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (1, "3 mutants, 1 not caught"))
+        self.assertEqual((done.returncode, done.stdout.splitlines()[-1]), (1, "4 mutants, 1 not caught"))
 
 
 if __name__ == "__main__":
