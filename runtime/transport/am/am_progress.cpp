@@ -30,7 +30,7 @@ void AmWire::sent(Sending& record, base::Status status) noexcept {
 void AmWire::lost(int rank, const char* why, int error) noexcept {
   ++news_;
   peers_.lost(rank, why, error);
-  if (options_.fails_job && lost_.rank < 0) lost_.rank = rank;
+  if (options_.fails_job && lost_.rank < 0) lost_ = {.rank = rank, .why = why};
 }
 
 /// Counts intervals in which the owner makes progress: an owner that was descheduled first handles the messages that
@@ -43,8 +43,8 @@ void AmWire::watch_lost() noexcept {
   const base::NodePage& page = options_.waiter->page();
   if (all_left_ || !page.aborted().ok()) return;
   // Not fmt::format, which allocates.
-  std::array<char, 128> text{};
-  std::snprintf(text.data(), text.size(), "rank %d lost its connection to rank %d", options_.rank, lost_.rank);
+  std::array<char, 192> text{};
+  std::snprintf(text.data(), text.size(), "rank %d can't reach rank %d: %s", options_.rank, lost_.rank, lost_.why);
   page.raise_abort(Code::peer_failed, lost_.rank, text.data());
 }
 void AmWire::stranger(int socket) noexcept { target_.refuse_stranger(socket); }

@@ -200,6 +200,7 @@ class AmWire : public OpenWire, private LinkUser {
   /// The first lost connection of a job.
   struct Lost {
     int rank = -1;  // -1: none
+    const char* why = nullptr;
     int waits = 0;  // intervals in which the owner has waited since
     std::int64_t counted_ns = 0;
   } lost_;

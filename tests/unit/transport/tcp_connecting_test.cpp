@@ -92,7 +92,8 @@ void expect_refused_at_once(Station& client, int rank, const Address& address) {
     ASSERT_TRUE(drive_until({&client}, [&] { return !client.failed.empty(); }));
     EXPECT_EQ(client.failed[0].code, Code::peer_failed);
     EXPECT_EQ(client.failed[0].sys_errno, ECONNREFUSED);
-    EXPECT_STREQ(client.failed[0].what, "none of its addresses can be reached");
+    EXPECT_STREQ(client.failed[0].what,
+                 "none of its addresses accepts a connection: has it ended, or does a firewall refuse it?");
   }
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
 }

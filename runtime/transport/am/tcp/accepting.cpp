@@ -101,9 +101,11 @@ void TcpLink::report_no_descriptor(int error) const noexcept {
 }
 
 const char* TcpLink::connect_failure(int error) const noexcept {
-  // Firewalls drop packets, or answer that the host is unreachable.
+  // Firewalls drop packets, or answer in the host's place that it or its port can't be reached.
   if (error == ETIMEDOUT || error == EHOSTUNREACH)
     return "none of its addresses answers: is there a firewall between the hosts?";
+  if (error == ECONNREFUSED)
+    return "none of its addresses accepts a connection: has it ended, or does a firewall refuse it?";
   if (error != EMFILE && error != ENFILE) return "none of its addresses can be reached";
   report_no_descriptor(error);
   return "this rank has no descriptor left for a connection";
