@@ -183,6 +183,7 @@ class Sliced {
     if (piece == 0) {
       if (const Status status = team_.wait_staging_free(); !status.ok()) return status;
     } else if (results_wait_ && !pair()) {
+      // The last piece may be shorter: then its slices lie over the result that this rank's peers copy.
       if (const Status status = team_.wait_phases(Phase::finished, team_.tag(piece - 1)); !status.ok()) return status;
     }
     const Slices cut = this->cut(piece);
