@@ -230,7 +230,7 @@ bool is_own_shortage(const Error& error) noexcept {
 
 }  // namespace
 
-/// hmcrun's last answer to tell_launcher().
+/// hmcrun's last answer to name_cause_and_ask().
 struct JobCore::Told {
   std::mutex mutex;
   std::string text;
@@ -243,7 +243,8 @@ class JobCore::Link final : public rma::Job {
       : core_(&core),
         job_(std::move(job)),
         env_(core.env_),
-        has_launcher_(core.joined_over_store_ && bootstrap::has_launcher(core.env_)),
+        has_launcher_(bootstrap::has_launcher(core.env_)),
+        explains_(core.joined_over_store_ && has_launcher_),
         told_(core.told_) {}
   /// Another job follows, or the JobCore ends. The fabric is closed then.
   void end() noexcept { core_ = nullptr; }
@@ -254,12 +255,10 @@ class JobCore::Link final : public rma::Job {
   }
   /// The launcher's control plane doesn't serve this job, but hmcrun knows how its process ended.
   std::string explain_failure(int peer) override {
-    if (!has_launcher_ || peer < 0 || peer >= job_->size() || peer == job_->rank()) return {};
-    const std::vector<RankFacts>& facts = job_->facts();
-    const RankFacts& failed = facts[static_cast<std::size_t>(peer)];
-    if (failed.machine != facts[static_cast<std::size_t>(job_->rank())].machine) return {};
+    const RankFacts* const failed = explains_ ? other_on_this_machine(peer) : nullptr;
+    if (failed == nullptr) return {};
     std::call_once(asked_, [&] {
-      const std::string text = bootstrap::tell_launcher(env_, failed.pid);
+      const std::string text = bootstrap::name_cause_and_ask(env_, failed->pid);
       const std::lock_guard guard(told_->mutex);
       // After shrink() hmcrun still answers with the first failure of all, which isn't this one.
       if (text.empty() || text == told_->text) return;
@@ -268,14 +267,27 @@ class JobCore::Link final : public rma::Job {
     });
     return answer_;
   }
+  void name_cause(int peer) noexcept override {
+    if (const RankFacts* const cause = has_launcher_ ? other_on_this_machine(peer) : nullptr; cause != nullptr)
+      std::call_once(named_, [&] { bootstrap::name_cause(env_, cause->pid); });
+  }
 
  private:
+  const RankFacts* other_on_this_machine(int rank) const noexcept {
+    if (rank < 0 || rank >= job_->size() || rank == job_->rank()) return nullptr;
+    const std::vector<RankFacts>& facts = job_->facts();
+    const RankFacts& other = facts[static_cast<std::size_t>(rank)];
+    return other.machine == facts[static_cast<std::size_t>(job_->rank())].machine ? &other : nullptr;
+  }
+
   JobCore* core_;
   std::shared_ptr<bootstrap::Bootstrap> job_;
   base::Env env_;
   bool has_launcher_;
+  bool explains_;  ///< the launcher knows more about a failure than the control plane of this job
   std::shared_ptr<Told> told_;
   std::once_flag asked_;
+  std::once_flag named_;
   std::string answer_;
 };
 

@@ -1,4 +1,4 @@
-// tell_launcher: names the cause of this process's failure to hmcrun.
+// name_cause, name_cause_and_ask: name the cause of this process's failure to hmcrun.
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,11 @@ namespace hmc::bootstrap {
 /// hmcrun sees only the exits of its ranks, in any order.
 bool has_launcher(const base::Env& env) noexcept;
 
-/// Tells hmcrun that this process fails because process `cause` of this machine has failed. Then hmcrun exits with the
-/// status of `cause`, even if this process exits first. Returns hmcrun's text about the first rank that has failed,
-/// which has the signal; empty if that process doesn't end within half a second.
-std::string tell_launcher(const base::Env& env, pid_t cause) noexcept;
+/// Tells hmcrun that this process fails because of process `cause` of this machine. Then hmcrun exits with the status of
+/// `cause`, even if this process exits first. On return hmcrun knows it.
+void name_cause(const base::Env& env, pid_t cause) noexcept;
+/// The same, and returns hmcrun's text about the first rank that has failed, which has the signal; empty if `cause`
+/// doesn't end within half a second.
+std::string name_cause_and_ask(const base::Env& env, pid_t cause) noexcept;
 
 }  // namespace hmc::bootstrap

@@ -113,6 +113,9 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
       // The wire detected the failure before the control plane did.
       detail.message = "rank " + std::to_string(status.peer) + " is lost: " + detail.message;
   }
+  if (status.code == Code::mismatch && fabric.job != nullptr && detail.peer >= 0 &&
+      fabric.tickets.is_closing(detail.peer))
+    fabric.job->name_cause(detail.peer);
   if (status.code == Code::peer_failed && fabric.job != nullptr)
     if (const std::string text = fabric.job->explain_failure(detail.peer); !text.empty()) detail.message += "; " + text;
   if (status.code == Code::timeout && detail.peer >= 0) {

@@ -113,6 +113,8 @@ class Job {
   virtual void abort(std::string_view text) noexcept = 0;
   /// Before an Error{peer_failed} with this peer is thrown: more for its text, or an empty text.
   virtual std::string explain_failure(int peer) = 0;
+  /// Before an error because of this peer, which hasn't failed, is thrown: then the job's exit status is the peer's.
+  virtual void name_cause(int peer) noexcept = 0;
 };
 
 /// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.

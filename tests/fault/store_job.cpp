@@ -1,5 +1,6 @@
 // A job over a key-value store under hmcrun, as torch.distributed starts one: hmcrun's control plane doesn't serve it.
 //   leaves  rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of it.
+//   closes  rank 1 closes its Runtime while the others are in a barrier, and exits with status 5.
 //   by_hand the ranks of a job by hand: its store also serves Store::connect.
 //   killed  rank 1 is killed. The others' errors have the signal, which only hmcrun knows.
 #include <signal.h>
@@ -36,7 +37,9 @@ int main(int argc, char** argv) {
   rt.world().allgather(&mine, pids.data(), sizeof mine);
   try {
     if (rank == 1 && is_killed) ::raise(SIGKILL);
-    if (rank == 1) {
+    if (rank == 1 && std::string(argv[1]) == "closes") {
+      rt.close();
+    } else if (rank == 1) {
       const hmc::Runtime gone = std::move(rt);
     } else {
       for (;;) rt.world().barrier();
@@ -45,7 +48,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
     if (is_killed && std::string(error.what()).find("hmcrun: rank 1 was killed by signal 9") == std::string::npos)
       std::fprintf(stderr, "FAILED: the signal is missing\n");
-    ::_exit(1);
+    if (rank != 1) ::_exit(1);
   }
   for (const int pid : pids)
     while (pid != mine && ::kill(pid, 0) == 0) ::usleep(1000);
