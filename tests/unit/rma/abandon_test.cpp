@@ -110,6 +110,14 @@ TEST_F(WindowAbandon, close_abandons_requests_and_they_report_closed) {
   EXPECT_TRUE(requests[4].test()) << "the failure was reported once";
 }
 
+// Most wires keep the order of all verbs, so a missing fence shows on few machines only.
+TEST(WindowFence, fence_reaches_the_wires_of_the_window) {
+  const Rank rank{bootstrap::make_alone(), 5ms};
+  const std::shared_ptr<WindowCore> core = rank.open(4096);
+  core->fence();
+  EXPECT_EQ(rank.wire->fences, 1);
+}
+
 TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
   for (const int size : {1, 2, 3, 5}) {
     test::run_ranks(size, 10s, [&](Rank& rank) {

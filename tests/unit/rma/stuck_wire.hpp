@@ -1,4 +1,5 @@
-// StuckWire: a wire whose transfers never complete and which records abandoned ones. Also jobs of ranks that use it.
+// StuckWire: a wire whose transfers never complete, and which records abandoned ones and fences. Also jobs of ranks
+// that use it.
 #pragma once
 
 #include <chrono>
@@ -21,6 +22,7 @@ class StuckWire final : public transport::Wire {
   std::string register_failure;
   int registered = 0;
   int channels = 0;
+  int fences = 0;
 
   std::string_view name() const noexcept override { return "stuck"; }
   transport::Capabilities capabilities() const noexcept override { return {}; }
@@ -45,7 +47,10 @@ class StuckWire final : public transport::Wire {
     return under_way.contains(ticket) ? base::Status::in_progress() : base::Status{};
   }
   void abandon(transport::Ticket ticket) noexcept override { under_way.erase(ticket); }
-  base::Status fence() noexcept override { return {}; }
+  base::Status fence() noexcept override {
+    ++fences;
+    return {};
+  }
   base::Status flush(int, transport::Ticket& ticket) noexcept override { return issue(ticket); }
 
   base::Status issue(transport::Ticket& ticket) noexcept {
