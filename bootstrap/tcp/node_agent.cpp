@@ -9,6 +9,7 @@
 #include <hmc/error.hpp>
 
 #include "bootstrap/common.hpp"
+#include "bootstrap/tcp/shared_store_messages.hpp"
 #include "runtime/base/env.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/outage.hpp"
@@ -305,8 +306,7 @@ bool NodeAgent::dispatch_rank(control::Peer& from, const control::Frame& frame, 
       const auto message = decode<ShareOffer>(frame);
       return !early && message && handle(from, *message, fds);
     }
-    case MessageType::publish: return ask_store<Publish>(from, frame);
-    case MessageType::lookup: return ask_store<Lookup>(from, frame);
+    case MessageType::rank_call: return ask_store<RankCall>(from, frame);
     case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::goodbye: return handle_as<Goodbye>(from, frame);
@@ -489,9 +489,9 @@ bool NodeAgent::dispatch_store(const control::Frame& frame) {
       send_to_ranks(type_of(frame), frame.payload);
       return true;
     }
-    case MessageType::reply: {
-      const auto reply = decode<Reply>(frame);
-      return reply && forward(reply->rank, type_of(frame), frame.payload);
+    case MessageType::rank_answer: {
+      const auto answer = decode<RankAnswer>(frame);
+      return answer && forward(answer->rank, type_of(frame), frame.payload);
     }
     case MessageType::missing_reply: {
       const auto reply = decode<MissingReply>(frame);

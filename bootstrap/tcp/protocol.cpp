@@ -22,7 +22,6 @@ std::optional<std::size_t> payload_limit(control::MessageType type) noexcept {
     case MessageType::death:
     case MessageType::failure:
     case MessageType::refusal:
-    case MessageType::lookup:
     case MessageType::no_replacement:
     case MessageType::share_result: return text;
     case MessageType::join:
@@ -34,8 +33,8 @@ std::optional<std::size_t> payload_limit(control::MessageType type) noexcept {
     case MessageType::state_query:
     case MessageType::state_reply: return table;
     case MessageType::share_offer:  // a node may have many ranks
-    case MessageType::publish:
-    case MessageType::reply: return longest_value_bytes + text;
+    case MessageType::rank_call:
+    case MessageType::rank_answer: return longest_value_bytes + text;
     case MessageType::store_call:
     case MessageType::store_event: return store_longest_value + text;
     case MessageType::store_answer: return store_largest_gather + text;

@@ -1,8 +1,8 @@
 // The control protocol: messages between ranks, node agents and the store.
 //
-//   rank -> agent    join, contribution, share_offer, publish, lookup, missing_query, abort, goodbye, vote, failure,
+//   rank -> agent    join, contribution, share_offer, rank_call, missing_query, abort, goodbye, vote, failure,
 //                    state_query, report; from a process that isn't a rank of this control plane: cause
-//   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), reply, missing_reply,
+//   agent -> rank    page (+fd), table, result, round_failed, share_result (+fds), rank_answer, missing_reply,
 //                    failure, refusal, decision, lost, state_reply
 //   agent -> store   node_hello, then the ranks' messages (joins and contributions gathered), death, no_replacement,
 //                    state_reply
@@ -36,9 +36,8 @@ enum class MessageType : std::uint16_t {
   round_failed,
   share_offer,
   share_result,
-  publish,
-  lookup,
-  reply,
+  rank_call,  // shared_store_messages.hpp
+  rank_answer,
   missing_query,
   missing_reply,
   abort,
@@ -62,7 +61,7 @@ enum class MessageType : std::uint16_t {
 
 inline constexpr std::size_t rank_facts_bytes = 68;
 static_assert(rank_facts_bytes <= 128, "rendezvous promises at most 128 bytes per rank");
-inline constexpr std::size_t longest_key_bytes = 1024;
+/// Of a key that a rank publishes.
 inline constexpr std::size_t longest_value_bytes = 4U << 20;
 /// The maximum total size of all ranks' contributions to one allgather.
 inline constexpr std::size_t largest_round_bytes = 256U << 20;
@@ -166,32 +165,6 @@ struct ShareResult {  // for consecutive members of the node, with their memfds
   std::vector<Item> items;
   static constexpr auto type = MessageType::share_result;
   static constexpr auto fields = std::tuple(&ShareResult::round, &ShareResult::items);
-};
-
-struct Publish {
-  std::uint64_t id = 0;
-  std::int32_t rank = -1;
-  std::string key;
-  base::Bytes value;
-  static constexpr auto type = MessageType::publish;
-  static constexpr auto fields = std::tuple(&Publish::id, &Publish::rank, &Publish::key, &Publish::value);
-};
-
-struct Lookup {
-  std::uint64_t id = 0;
-  std::int32_t rank = -1;
-  std::string key;
-  static constexpr auto type = MessageType::lookup;
-  static constexpr auto fields = std::tuple(&Lookup::id, &Lookup::rank, &Lookup::key);
-};
-
-struct Reply {  // to a publish or a lookup
-  std::uint64_t id = 0;
-  std::int32_t rank = -1;
-  Code code = Code::success;
-  base::Bytes value;  ///< or the text of the failure
-  static constexpr auto type = MessageType::reply;
-  static constexpr auto fields = std::tuple(&Reply::id, &Reply::rank, &Reply::code, &Reply::value);
 };
 
 struct MissingQuery {

@@ -12,7 +12,7 @@ namespace hmc::bootstrap {
 SharedStore::SharedStore(control::PeerLoop& loop)
     : loop_(loop),
       lost_host_s_(base::Env::lost_host_s()),
-      values_(*this),
+      values_(*this, {}),
       rounds_(*this),
       ranks_(*this),
       groups_(*this) {}

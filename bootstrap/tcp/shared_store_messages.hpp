@@ -2,6 +2,9 @@
 //
 //   client -> server   store_call
 //   server -> client   store_answer, one per call, in any order; store_event, of watches and groups
+//
+// A rank's keys are values of another such server: its calls and their answers pass through the node's agent, as
+// rank_call and rank_answer.
 #pragma once
 
 #include <cstdint>
@@ -48,12 +51,12 @@ enum class StoreOp : std::uint8_t {
 struct StoreCall {
   std::uint64_t id = 0;
   StoreOp op{};
-  std::string key;  ///< or a name
+  std::string key = {};  ///< or a name
   std::int64_t number = 0;
   std::int64_t other = 0;
   bool flag = false;
-  base::Bytes expected;
-  base::Bytes value;
+  base::Bytes expected = {};
+  base::Bytes value = {};
   static constexpr auto type = MessageType::store_call;
   static constexpr auto fields =
       std::tuple(&StoreCall::id, &StoreCall::op, &StoreCall::key, &StoreCall::number, &StoreCall::other,
@@ -90,6 +93,20 @@ struct StoreEvent {
   static constexpr auto type = MessageType::store_event;
   static constexpr auto fields = std::tuple(&StoreEvent::watch, &StoreEvent::kind, &StoreEvent::number,
                                             &StoreEvent::flag, &StoreEvent::version, &StoreEvent::value);
+};
+
+struct RankCall {
+  std::int32_t rank = -1;
+  StoreCall call;
+  static constexpr auto type = MessageType::rank_call;
+  static constexpr auto fields = std::tuple(&RankCall::rank, &RankCall::call);
+};
+
+struct RankAnswer {
+  std::int32_t rank = -1;
+  StoreAnswer answer;
+  static constexpr auto type = MessageType::rank_answer;
+  static constexpr auto fields = std::tuple(&RankAnswer::rank, &RankAnswer::answer);
 };
 
 /// The value of an allgather's answer.

@@ -6,8 +6,6 @@
 #include <charconv>
 #include <utility>
 
-#include <hmc/store.hpp>
-
 namespace hmc::bootstrap {
 
 bool SharedValues::handle(StoreOwner from, const StoreCall& call) {
@@ -139,9 +137,9 @@ void SharedValues::write(StoreOwner from, const StoreCall& call) {
   const bool exists = found != values_.end();
   const std::size_t before = exists ? found->second.size() : 0;
   const std::size_t offset = call.op == StoreOp::append ? before : static_cast<std::size_t>(call.number);
-  if (offset > store_longest_value || call.value.size() > store_longest_value - offset)
+  if (offset > limits_.value_bytes || call.value.size() > limits_.value_bytes - offset)
     return sink_.fail(from, call.id, Code::invalid_argument,
-                      fmt::format("a value has at most {} bytes", store_longest_value));
+                      fmt::format("a value has at most {} bytes", limits_.value_bytes));
   const std::size_t length = std::max(before, offset + call.value.size());
   if (!fits(from, call, length - before)) return;
   base::Bytes& value = exists ? found->second : values_[call.key];
@@ -153,16 +151,16 @@ void SharedValues::write(StoreOwner from, const StoreCall& call) {
 }
 
 bool SharedValues::fits(StoreOwner from, const StoreCall& call, std::size_t bytes) {
-  if (bytes_ + bytes <= most_bytes && values_.size() < most_keys) return true;
+  if (bytes_ + bytes <= limits_.bytes && values_.size() < most_keys) return true;
   sink_.fail(from, call.id, Code::out_of_memory, "the store is full");
   return false;
 }
 
 void SharedValues::put(StoreOwner from, const StoreCall& call, base::Bytes value, std::int64_t number, bool flag,
                        base::Bytes before) {
-  if (value.size() > store_longest_value)
+  if (value.size() > limits_.value_bytes)
     return sink_.fail(from, call.id, Code::invalid_argument,
-                      fmt::format("a value has at most {} bytes, this one {}", store_longest_value, value.size()));
+                      fmt::format("a value has at most {} bytes, this one {}", limits_.value_bytes, value.size()));
   const auto found = values_.find(call.key);
   const std::size_t old = found != values_.end() ? found->second.size() : 0;
   if (value.size() > old && !fits(from, call, value.size() - old)) return;

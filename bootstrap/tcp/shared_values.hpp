@@ -1,10 +1,13 @@
-// SharedValues: the values of the shared store, the calls that wait for a key, and the watches of keys.
+// SharedValues: the values of the shared store or of the job's ranks, the calls that wait for a key, and the watches of
+// keys.
 #pragma once
 
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
+
+#include <hmc/store.hpp>
 
 #include "bootstrap/tcp/shared_store_messages.hpp"
 
@@ -13,15 +16,18 @@ namespace hmc::bootstrap {
 /// No sockets. One thread. The limits of <hmc/store.hpp> are checked here again.
 class SharedValues {
  public:
-  explicit SharedValues(StoreSink& sink) : sink_(sink) {}
+  struct Limits {
+    std::size_t value_bytes = store_longest_value;
+    /// All values together, so that clients can't use up the server's memory.
+    std::size_t bytes = std::size_t{4} << 30;
+  };
+  SharedValues(StoreSink& sink, const Limits& limits) : sink_(sink), limits_(limits) {}
   /// Answers the call now, or later if it waits. False: it isn't a call on values.
   bool handle(StoreOwner from, const StoreCall& call);
   /// False if the owner has no such call that waits.
   bool cancel(StoreOwner owner, std::uint64_t id);
   void forget(StoreOwner owner);
 
-  /// All values together, so that clients can't use up the server's memory.
-  static constexpr std::size_t most_bytes = std::size_t{4} << 30;
   static constexpr std::size_t most_keys = std::size_t{4} << 20;
 
  private:
@@ -44,6 +50,7 @@ class SharedValues {
   void wake(const std::string& key);
 
   StoreSink& sink_;
+  Limits limits_;
   std::map<std::string, base::Bytes> values_;
   std::size_t bytes_ = 0;
   std::unordered_map<std::string, std::vector<Waiting>> waiting_;

@@ -24,6 +24,8 @@ namespace {
 constexpr std::int32_t for_store = -2;  // the asking rank of the store's own queries
 /// The time that a report waits for the nodes' replies.
 constexpr auto states_for = std::chrono::milliseconds(500);
+/// Of all keys that the ranks have published.
+constexpr std::size_t most_value_bytes = std::size_t{256} << 20;
 
 }  // namespace
 
@@ -35,6 +37,7 @@ StoreServer::StoreServer(const control::Secret& secret, int job_size, const std:
       facts_(static_cast<std::size_t>(job_size)),
       homes_(static_cast<std::size_t>(job_size)),
       rounds_(job_size),
+      values_(*this, {.value_bytes = longest_value_bytes, .bytes = most_value_bytes}),
       agreements_(job_size, std::move(no_replacement)),
       shared_(loop_),
       loop_(secret, *this, &payload_limit) {
@@ -64,8 +67,7 @@ bool StoreServer::dispatch(control::Peer& from, const control::Frame& frame) {
   switch (type_of(frame)) {
     case MessageType::join: return handle_as<Join>(from, frame);
     case MessageType::contribution: return handle_as<Contribution>(from, frame);
-    case MessageType::publish: return handle_as<Publish>(from, frame);
-    case MessageType::lookup: return handle_as<Lookup>(from, frame);
+    case MessageType::rank_call: return handle_as<RankCall>(from, frame);
     case MessageType::missing_query: return handle_as<MissingQuery>(from, frame);
     case MessageType::abort: return handle_as<Abort>(from, frame);
     case MessageType::death: return handle_as<Death>(from, frame);
@@ -139,22 +141,20 @@ bool StoreServer::handle(control::Peer& from, const Contribution& message) {
   return true;
 }
 
-void StoreServer::send_replies(const std::vector<Reply>& replies) {
-  for (const Reply& each : replies) {
-    if (control::Peer* const agent = home(each.rank)) agent->connection.send(each);
+bool StoreServer::handle(control::Peer& from, const RankCall& message) {
+  if (!lives_at(message.rank, from)) return false;
+  const auto owner = static_cast<StoreOwner>(message.rank);
+  switch (message.call.op) {
+    case StoreOp::swap:
+    case StoreOp::get: return values_.handle(owner, message.call);
+    case StoreOp::cancel: (void)values_.cancel(owner, static_cast<std::uint64_t>(message.call.number)); return true;
+    default: return false;
   }
 }
 
-bool StoreServer::handle(control::Peer& from, const Publish& message) {
-  if (!lives_at(message.rank, from)) return false;
-  send_replies(keys_.publish(message));
-  return true;
-}
-
-bool StoreServer::handle(control::Peer& from, const Lookup& message) {
-  if (!lives_at(message.rank, from)) return false;
-  send_replies(keys_.lookup(message));
-  return true;
+void StoreServer::answer(StoreOwner to, const StoreAnswer& answer) {
+  const auto rank = static_cast<int>(to);
+  if (control::Peer* const agent = home(rank)) agent->connection.send(RankAnswer{rank, answer});
 }
 
 bool StoreServer::handle(control::Peer& from, const MissingQuery& message) {
@@ -284,7 +284,7 @@ void StoreServer::send_decisions(const std::vector<DecisionFor>& decisions) {
 
 void StoreServer::rank_ended(int rank) {
   if (agreements_.has_ended(rank)) return;
-  keys_.forget(rank);  // a later process of this rank must not get the reply
+  values_.forget(static_cast<StoreOwner>(rank));  // a later process of this rank must not get the answer
   send_to_all(Lost{agreements_.process(rank)});
   send_decisions(agreements_.end(rank));
   finish_if_all_gone();
@@ -311,7 +311,7 @@ int StoreServer::on_turn() {
 
 bool StoreServer::handle(control::Peer& from, const Goodbye& message) {
   if (!lives_at(message.rank, from)) return false;
-  keys_.forget(message.rank);
+  values_.forget(static_cast<StoreOwner>(message.rank));
   for (const RoundFailed& each : rounds_.leave(message.rank)) send_to_all(each);
   send_decisions(agreements_.leave(message.rank));
   if (rounds_.left() == static_cast<std::size_t>(size_)) over_.set();
@@ -325,7 +325,7 @@ void StoreServer::on_end(control::Peer& peer) {
   for (int rank = 0; rank < size_; ++rank) {
     if (home(rank) != &peer) continue;
     homes_[static_cast<std::size_t>(rank)] = nullptr;
-    keys_.forget(rank);
+    values_.forget(static_cast<StoreOwner>(rank));
     if (!rounds_.has_left(rank)) lost.push_back(rank);
   }
   if (lost.empty()) return;

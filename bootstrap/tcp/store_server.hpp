@@ -17,7 +17,7 @@ namespace hmc::bootstrap {
 /// One connection per node (its NodeAgent), and one per client of the shared store (<hmc/store.hpp>). Owns a thread
 /// that sleeps in poll. Unknown connections (no valid first message within 2 s, or a wrong MAC) are dropped and
 /// counted. Only its thread may access members other than `over_`.
-class StoreServer final : private control::PeerLoop::Handler {
+class StoreServer final : private control::PeerLoop::Handler, private StoreSink {
  public:
   struct Events {  // called on the server's thread; must not block
     std::function<void(int rank, int exit_code, std::string text)> on_abort;
@@ -51,13 +51,14 @@ class StoreServer final : private control::PeerLoop::Handler {
   void on_frame(control::Peer& from, const control::Frame& frame, std::vector<base::UniqueFd> fds) override;
   void on_end(control::Peer& peer) override;
   int on_turn() override;
+  void answer(StoreOwner to, const StoreAnswer& answer) override;
+  void event(StoreOwner /*to*/, const StoreEvent& /*event*/) override {}  // ranks watch no keys
 
   // Each returns false if the message violates the protocol.
   bool handle(control::Peer& from, const NodeHello& message);
   bool handle(control::Peer& from, const Join& message);
   bool handle(control::Peer& from, const Contribution& message);
-  bool handle(control::Peer& from, const Publish& message);
-  bool handle(control::Peer& from, const Lookup& message);
+  bool handle(control::Peer& from, const RankCall& message);
   bool handle(control::Peer& from, const MissingQuery& message);
   bool handle(control::Peer& from, const Abort& message);
   bool handle(control::Peer& from, const Death& message);
@@ -84,7 +85,6 @@ class StoreServer final : private control::PeerLoop::Handler {
       if (peer->registered) peer->connection.send_encoded(on_wire(Message::type), payload);
     }
   }
-  void send_replies(const std::vector<Reply>& replies);
   void send_decisions(const std::vector<DecisionFor>& decisions);
   void rank_ended(int rank);
   void print_report();
@@ -100,7 +100,7 @@ class StoreServer final : private control::PeerLoop::Handler {
   int joined_ = 0;
   std::int32_t registrations_ = 0;
   StoreRounds rounds_;
-  StoreKeys keys_;
+  SharedValues values_;  // an owner is a rank
   StoreAgreements agreements_;
   bool has_member_ = true;
   std::optional<Failure> failure_;

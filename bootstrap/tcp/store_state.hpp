@@ -1,5 +1,5 @@
-// The state of the store, without sockets: StoreRounds, the allgathers and barriers in progress; StoreKeys, the
-// published keys and the lookups that wait for a key; StoreAgreements, the votes in progress.
+// The state of the store, without sockets: StoreRounds, the allgathers and barriers in progress; StoreAgreements, the
+// votes in progress.
 #pragma once
 
 #include <map>
@@ -46,24 +46,6 @@ class StoreRounds {
   std::map<std::uint64_t, RoundFailed> failed_;  // for contributions that arrive after the failure
   std::vector<bool> left_;
   std::size_t left_count_ = 0;
-};
-
-/// A rank waits for one key at a time: a new lookup replaces the previous one.
-class StoreKeys {
- public:
-  /// Both return the replies to send; publish() first to the publisher, then to the waiting ranks.
-  std::vector<Reply> publish(const Publish& message);
-  std::vector<Reply> lookup(const Lookup& message);
-  void forget(int rank) { waiting_.erase(rank); }
-
- private:
-  struct Waiting {
-    std::uint64_t id = 0;
-    std::string key;
-  };
-  std::map<std::string, base::Bytes> values_;
-  std::map<std::int32_t, Waiting> waiting_;  // by rank
-  std::size_t bytes_ = 0;
 };
 
 /// The current process of each rank, and the undecided agreements. An agreement doesn't wait for a process that has

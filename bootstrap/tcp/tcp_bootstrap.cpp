@@ -11,10 +11,12 @@
 #include <utility>
 
 #include <hmc/error.hpp>
+#include <hmc/store.hpp>
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/membership.hpp"
 #include "bootstrap/tcp/hosted_services.hpp"
+#include "bootstrap/tcp/shared_store_messages.hpp"
 #include "runtime/base/interrupt.hpp"
 #include "runtime/base/limits.hpp"
 #include "runtime/base/log.hpp"
@@ -95,9 +97,8 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
 
   /// False at the deadline. Throws if the job has ended or this rank was rejected.
   bool wait(const char* operation, Deadline deadline, const std::function<bool()>& ready);
-  bool wait_for_reply(const char* operation, std::uint64_t id, Deadline deadline) {
-    return wait(operation, deadline, [&] { return reply_ && reply_->id == id; });
-  }
+  std::optional<StoreAnswer> ask(const char* operation, StoreCall call, Deadline deadline,
+                                 const std::vector<RankProcess>& processes);
   void sleep_on_socket(int timeout_ms);
   void read_messages();
   void handle(const control::Frame& frame, std::vector<base::UniqueFd> fds);
@@ -148,7 +149,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   std::optional<Result> result_;
   std::optional<RoundFailed> round_failed_;
   std::vector<Received> received_;
-  std::optional<Reply> reply_;
+  std::optional<StoreAnswer> answer_;
   std::optional<MissingReply> missing_;
   std::optional<Refusal> refusal_;
   std::optional<Failure> failure_;
@@ -337,17 +338,14 @@ std::vector<base::UniqueFd> TcpBootstrap::pass(const base::ShareGroup& group, co
 
 void TcpBootstrap::publish(std::string_view key, base::ByteView value) {
   constexpr const char* operation = "publish";
-  if (key.size() > longest_key_bytes || value.size() > longest_value_bytes) {
-    fail(Code::invalid_argument, operation,
-         fmt::format("a key may have at most {} bytes, and its value {}", longest_key_bytes, longest_value_bytes));
-  }
-  throw_if_over(operation);
-  const std::uint64_t id = requests_++;
-  send(Publish{id, mine_.rank, std::string(key), {value.begin(), value.end()}});
-  if (!wait_for_reply(operation, id, Deadline::after(timeout_))) {
-    fail(Code::timeout, operation, "the store doesn't answer");
-  }
-  if (reply_->code != Code::success) fail(reply_->code, operation, std::string(base::as_text(reply_->value)));
+  if (value.size() > longest_value_bytes)
+    fail(Code::invalid_argument, operation, fmt::format("a value has at most {} bytes", longest_value_bytes));
+  const auto answer =
+      ask(operation, {.op = StoreOp::swap, .key = std::string(key), .value = {value.begin(), value.end()}},
+          Deadline::after(timeout_), {});
+  if (!answer) fail(Code::timeout, operation, "the store doesn't answer");
+  if (answer->number == 0)
+    fail(Code::invalid_argument, operation, fmt::format("the key '{}' is published already", key));
 }
 
 base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) { return lookup_for({}, key, deadline); }
@@ -355,17 +353,29 @@ base::Bytes TcpBootstrap::lookup(std::string_view key, Deadline deadline) { retu
 base::Bytes TcpBootstrap::lookup_for(const std::vector<RankProcess>& processes, std::string_view key,
                                      Deadline deadline) {
   constexpr const char* operation = "lookup";
-  if (key.size() > longest_key_bytes) fail(Code::invalid_argument, operation, "the key is too long");
+  auto answer = ask(operation, {.op = StoreOp::get, .key = std::string(key), .flag = true}, deadline, processes);
+  if (!answer) fail(Code::not_found, operation, fmt::format("the key '{}' wasn't published before the deadline", key));
+  return std::move(answer->value);
+}
+
+/// The store's answer; none at the deadline. A failure is thrown, also if one of the processes is lost.
+std::optional<StoreAnswer> TcpBootstrap::ask(const char* operation, StoreCall call, Deadline deadline,
+                                             const std::vector<RankProcess>& processes) {
+  if (call.key.size() > store_longest_key)
+    fail(Code::invalid_argument, operation, fmt::format("a key has at most {} bytes", store_longest_key));
   throw_if_over(operation);
-  const std::uint64_t id = requests_++;
-  send(Lookup{id, mine_.rank, std::string(key)});
-  const auto ready = [&] {
+  const std::uint64_t id = call.id = requests_++;
+  send(RankCall{mine_.rank, std::move(call)});
+  const auto answered = [&] {
     throw_if_lost(processes, operation);
-    return reply_ && reply_->id == id;
+    return answer_ && answer_->id == id;
   };
-  if (!wait(operation, deadline, ready))
-    fail(Code::not_found, operation, fmt::format("the key '{}' wasn't published before the deadline", key));
-  return std::move(reply_->value);
+  if (!wait(operation, deadline, answered)) {
+    send(RankCall{mine_.rank, {.op = StoreOp::cancel, .number = static_cast<std::int64_t>(id)}});
+    return {};
+  }
+  if (answer_->code != Code::success) fail(answer_->code, operation, std::string(base::as_text(answer_->value)));
+  return std::move(answer_);
 }
 
 std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks) {
@@ -556,8 +566,8 @@ void TcpBootstrap::handle(const control::Frame& frame, std::vector<base::UniqueF
       }
       return;
     }
-    case MessageType::reply:
-      if (auto reply = decode<Reply>(frame)) reply_ = std::move(reply);
+    case MessageType::rank_answer:
+      if (auto answer = decode<RankAnswer>(frame)) answer_ = std::move(answer->answer);
       return;
     case MessageType::missing_reply:
       if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);

@@ -19,7 +19,7 @@ enum class MessageType : std::uint16_t { hello = 1 };
 using PayloadLimit = std::optional<std::size_t> (*)(MessageType type) noexcept;
 
 inline constexpr std::uint32_t frame_magic = 0x31434d48;  // "HMC1"
-inline constexpr std::uint16_t protocol_version = 6;
+inline constexpr std::uint16_t protocol_version = 7;
 inline constexpr std::size_t frame_header_bytes = 16;
 inline constexpr std::size_t frame_mac_bytes = sizeof(Mac);
 inline constexpr std::size_t most_fds_per_frame = base::most_fds_per_message;

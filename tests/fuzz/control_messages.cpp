@@ -61,9 +61,8 @@ template <typename Each> void for_each_message(const Each& each) {
   each(static_cast<RoundFailed*>(nullptr));
   each(static_cast<ShareOffer*>(nullptr));
   each(static_cast<ShareResult*>(nullptr));
-  each(static_cast<Publish*>(nullptr));
-  each(static_cast<Lookup*>(nullptr));
-  each(static_cast<Reply*>(nullptr));
+  each(static_cast<RankCall*>(nullptr));
+  each(static_cast<RankAnswer*>(nullptr));
   each(static_cast<MissingQuery*>(nullptr));
   each(static_cast<MissingReply*>(nullptr));
   each(static_cast<Failure*>(nullptr));
@@ -102,7 +101,7 @@ void add_seeds(const std::function<void(base::ByteView)>& add) {
   table.ranks.resize(3);
   add(encode(table));
   add(encode(Contribution{.round = 1, .entries = {{.rank = 2, .bytes = base::Bytes(5)}}}));
-  add(encode(Publish{.id = 1, .rank = 2, .key = "key", .value = base::Bytes(7)}));
+  add(encode(RankCall{.rank = 2, .call = {.id = 1, .op = StoreOp::swap, .key = "key", .value = base::Bytes(7)}}));
 }
 
 }  // namespace hmc::fuzz

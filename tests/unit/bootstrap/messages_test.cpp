@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bootstrap/tcp/shared_store_messages.hpp"
+
 namespace hmc::bootstrap {
 namespace {
 
@@ -67,9 +69,8 @@ TEST(Messages, every_message_type_is_decoded_unchanged) {
   through_the_wire(RoundFailed{RoundFailed::Scope::node, 5, Code::mismatch, 2, "text"});
   through_the_wire(ShareOffer{5, 4096, 8192, {0, 3, 9}});
   through_the_wire(ShareResult{5, {{ShareResult::What::descriptor, 1, 2}, {ShareResult::What::nothing, 0, 0}}});
-  through_the_wire(Publish{1, 2, "key", {std::byte{9}}});
-  through_the_wire(Lookup{1, 2, "key"});
-  through_the_wire(Reply{1, 2, Code::success, {std::byte{9}}});
+  through_the_wire(RankCall{2, {.id = 1, .op = StoreOp::swap, .key = "key", .value = {std::byte{9}}}});
+  through_the_wire(RankAnswer{2, {1, Code::success, 3, true, {std::byte{9}}}});
   through_the_wire(MissingQuery{1, 2, MissingQuery::What::share, 3});
   through_the_wire(MissingReply{1, 2, {0, 5, 7}});
   through_the_wire(Abort({Code::aborted, 1, 42, "text"}));

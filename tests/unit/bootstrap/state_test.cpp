@@ -41,24 +41,6 @@ TEST(StoreRounds, goodbye_fails_rounds_that_need_the_rank) {
   EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(0, 2))).peer, 1);
 }
 
-TEST(StoreKeys, publish_answers_waiting_lookups) {
-  StoreKeys keys;
-  EXPECT_TRUE(keys.lookup({5, 1, "a"}).empty());
-  EXPECT_TRUE(keys.lookup({6, 1, "b"}).empty()) << "replaces the first: a rank waits for one";
-  EXPECT_TRUE(keys.lookup({9, 2, "b"}).empty());
-  EXPECT_EQ(keys.publish({1, 0, "a", {}}).size(), 1U);
-  const auto replies = keys.publish({2, 0, "b", {std::byte{7}}});
-  ASSERT_EQ(replies.size(), 3U);
-  EXPECT_EQ(replies[1].id, 6U);
-  EXPECT_EQ(replies[2].rank, 2);
-  EXPECT_EQ(replies[2].value, base::Bytes{std::byte{7}});
-}
-
-TEST(StoreKeys, number_and_size_of_keys_are_limited) {
-  StoreKeys keys;
-  EXPECT_EQ(keys.publish({1, 0, std::string(longest_key_bytes + 1, 'k'), {}})[0].code, Code::invalid_argument);
-}
-
 TEST(NodeShares, large_shares_are_split_for_the_kernel) {
   constexpr std::size_t members = 600;
   NodeShares shares(members);

@@ -138,8 +138,8 @@ TEST_F(FrameDecoder, unknown_types_and_protocols_are_rejected) {
 }
 
 TEST_F(FrameDecoder, different_version_is_distinguished) {
-  EXPECT_EQ(fault_after(header_with(frame_magic, 7, 1, 0)), FrameFault::version);
-  EXPECT_EQ(opener_.peer_version(), 7);
+  EXPECT_EQ(fault_after(header_with(frame_magic, protocol_version + 1, 1, 0)), FrameFault::version);
+  EXPECT_EQ(opener_.peer_version(), protocol_version + 1);
 }
 
 TEST_F(FrameDecoder, unauthenticated_peer_may_send_only_a_hello) {
