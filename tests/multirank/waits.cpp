@@ -1,11 +1,13 @@
 // Ranks that share a core although they don't outnumber the cores, and ranks that sleep because another is late.
 #include <sched.h>
 
+#include <atomic>
 #include <chrono>
 #include <hmc/hmc.hpp>
 #include <thread>
 #include <vector>
 
+#include "runtime/rma/team_core.hpp"
 #include "tests/support/pattern.hpp"
 #include "tests/support/spmd.hpp"
 
@@ -84,6 +86,37 @@ HMC_SPMD_TEST(Waits, late_rank_wakes_sleeping_ranks) {
     if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(15));
     check_neighbours(me, window, round);
   }
+  window.close();
+}
+
+// A sleep ends after a millisecond anyway, so only its delay would show a verb that doesn't ring. Rank 1 looks as if it
+// slept, and makes no call meanwhile that could change that.
+HMC_SPMD_TEST(Waits, every_store_to_mapped_memory_rings_its_owner) {
+  Window window = Window::create(me.runtime->world(), 64);
+  if (me.size > 1 && me.runtime->path(1).direct && me.rank == 0) {
+    const rma::Fabric& fabric = me.runtime->world().core()->fabric();
+    const base::NodePage& page = fabric.waiter.page();
+    base::Doorbell& door = page.doorbell(fabric.peers[1].local_index);
+    const auto rings = [&](const char* verb, auto&& call) {
+      page.sleepers().fetch_add(1);
+      door.state.store(base::Doorbell::asleep);
+      call();
+      HMC_CHECK_MSG(door.state.load() == base::Doorbell::awake, "{} rings nobody", verb);
+      page.sleepers().fetch_sub(1);
+    };
+    const std::uint64_t word = 7;
+    rings("put", [&] { window.put(1, 0, &word, sizeof word); });
+    rings("put_signal", [&] { window.put_signal(1, 0, &word, sizeof word, 8, 1); });
+    rings("fetch_add", [&] { (void)window.fetch_add<std::uint64_t>(1, 8, 1); });
+    rings("add", [&] { window.add<std::uint64_t>(1, 8, 1); });
+    rings("swap", [&] { (void)window.swap<std::uint64_t>(1, 8, 1); });
+    rings("compare_swap", [&] { (void)window.compare_swap<std::uint64_t>(1, 8, 1, 2); });
+    window.put_signal(1, 0, &word, sizeof word, 16, 1);
+  } else if (me.rank == 1 && me.runtime->path(0).direct) {
+    const std::atomic_ref<std::uint64_t> done(reinterpret_cast<std::uint64_t*>(window.data())[2]);
+    while (done.load() == 0) std::this_thread::yield();
+  }
+  me.runtime->world().barrier();
   window.close();
 }
 
