@@ -118,6 +118,35 @@ TEST(WindowFence, fence_reaches_the_wires_of_the_window) {
   EXPECT_EQ(rank.wire->fences, 1);
 }
 
+/// The exchange of a team of one rank, which counts the wire's flushes at its last round.
+class CountingExchange final : public base::Exchange {
+ public:
+  explicit CountingExchange(const test::StuckWire& wire) : wire_(wire) {}
+  int rank() const noexcept override { return 0; }
+  int size() const noexcept override { return 1; }
+  std::vector<base::Bytes> allgather(base::ByteView mine, base::Deadline /*deadline*/) override {
+    flushes = wire_.flushes;
+    return {{mine.begin(), mine.end()}};
+  }
+  void barrier(base::Deadline /*deadline*/) override { flushes = wire_.flushes; }
+  int flushes = 0;
+
+ private:
+  const test::StuckWire& wire_;
+};
+
+// The last barrier of a team puts into the team's windows.
+TEST(WindowClose, window_of_a_team_is_flushed_after_its_last_barrier) {
+  const Rank rank{bootstrap::make_alone(), 5ms};
+  rank.wire->flushes_end = true;
+  const auto team = std::make_shared<TeamCore>(rank.fabric, std::vector<int>{0}, 0);
+  const auto exchange = std::make_shared<CountingExchange>(*rank.wire);
+  team->use_exchange(exchange);
+  create_window(*team, 64, WindowCore::Role::user)->close();
+  EXPECT_GT(exchange->flushes, 0);
+  EXPECT_GT(rank.wire->flushes, exchange->flushes);
+}
+
 TEST(WindowOpen, open_fails_on_all_ranks_if_one_cannot_connect) {
   for (const int size : {1, 2, 3, 5}) {
     test::run_ranks(size, 10s, [&](Rank& rank) {

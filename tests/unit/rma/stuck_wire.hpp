@@ -23,6 +23,8 @@ class StuckWire final : public transport::Wire {
   int registered = 0;
   int channels = 0;
   int fences = 0;
+  int flushes = 0;
+  bool flushes_end = false;
 
   std::string_view name() const noexcept override { return "stuck"; }
   transport::Capabilities capabilities() const noexcept override { return {}; }
@@ -51,7 +53,10 @@ class StuckWire final : public transport::Wire {
     ++fences;
     return {};
   }
-  base::Status flush(int, transport::Ticket& ticket) noexcept override { return issue(ticket); }
+  base::Status flush(int, transport::Ticket& ticket) noexcept override {
+    ++flushes;
+    return flushes_end ? base::Status{} : issue(ticket);
+  }
 
   base::Status issue(transport::Ticket& ticket) noexcept {
     under_way.insert(ticket = ++last_);
