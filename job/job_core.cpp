@@ -267,7 +267,7 @@ class JobCore::Link final : public rma::Job {
     });
     return answer_;
   }
-  void name_cause(int peer) noexcept override {
+  void blame(int peer) noexcept override {
     if (const RankFacts* const cause = has_launcher_ ? other_on_this_machine(peer) : nullptr; cause != nullptr)
       std::call_once(named_, [&] { bootstrap::name_cause(env_, cause->pid); });
   }

@@ -172,7 +172,12 @@ int Supervisor::status_after_losses() const {
 /// or its abort message.
 bool Supervisor::may_be_a_consequence(int rank, const base::Status& notice) {
   suspect_ = -1;
-  if (notice.ok()) {  // the job may have another control plane, whose processes name the cause
+  if (notice.ok()) {
+    // The rank may have named the cause: a rank that has closed early, or the failed one of a job over a key-value
+    // store, which has a control plane of its own. An uncaught Error ends by SIGABRT; another signal isn't a
+    // consequence.
+    const int status = at(rank).wait_status;
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGABRT) return false;
     suspect_ = rank;
     for (int steps = 0; steps < plan_.options.ranks && at(suspect_).cause >= 0; ++steps) suspect_ = at(suspect_).cause;
     return suspect_ != rank && at(suspect_).state == State::running;
@@ -190,7 +195,7 @@ void Supervisor::set_cause_of(pid_t pid, pid_t cause) {
     return found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
   };
   const int rank = rank_of(pid);
-  if (rank >= 0 && at(rank).cause < 0 && pid != cause) at(rank).cause = rank_of(cause);
+  if (rank >= 0 && pid != cause) at(rank).cause = rank_of(cause);  // the last one: an Error may have been caught
 }
 
 void Supervisor::set_cause(int rank) {

@@ -34,7 +34,7 @@ class NodeAgent final : private control::PeerLoop::Handler {
     bool will_report = false;
     std::function<void(int value)> on_command;
     std::function<void()> on_store_lost;
-    /// A process of this node fails because of another one: see tell_launcher.
+    /// A process of this node fails because of another one: see name_cause.
     std::function<void(int pid, int cause)> on_cause;
   };
   /// Null if another agent already serves this node. Throws Error if the store can't be reached or rejects this node.

@@ -230,7 +230,7 @@ std::string text_of(const PeerReport& report, bool one) {
   return one ? "hasn't said what it called" : "haven't said what they called";
 }
 
-bool has_closed(const rma::TeamCore& team, const TeamFailure& failure, int world_rank) {
+bool has_called_close(const rma::TeamCore& team, const TeamFailure& failure, int world_rank) {
   const int rank = team.rank_of(world_rank);
   if (rank < 0) return false;
   const PeerReport report = failure.peer_report_of(rank);
@@ -277,7 +277,7 @@ void throw_failure_error(const rma::TeamCore& team, const TeamFailure& failure, 
   detail.rank = fabric.rank;
   detail.peer = status.peer;
   if (status.code == Code::mismatch) {
-    if (fabric.job != nullptr && has_closed(team, failure, status.peer)) fabric.job->name_cause(status.peer);
+    if (fabric.job != nullptr && has_called_close(team, failure, status.peer)) fabric.job->blame(status.peer);
     detail.message = calls_of_ranks(team, failure);
     detail.hint = "every rank of a team calls the same collectives in the same order, with matching arguments";
   } else {

@@ -115,7 +115,7 @@ void throw_known(const Fabric& fabric, const base::Status& status, const CallSit
   }
   if (status.code == Code::mismatch && fabric.job != nullptr && detail.peer >= 0 &&
       fabric.tickets.is_closing(detail.peer))
-    fabric.job->name_cause(detail.peer);
+    fabric.job->blame(detail.peer);
   if (status.code == Code::peer_failed && fabric.job != nullptr)
     if (const std::string text = fabric.job->explain_failure(detail.peer); !text.empty()) detail.message += "; " + text;
   if (status.code == Code::timeout && detail.peer >= 0) {

@@ -114,7 +114,7 @@ class Job {
   /// Before an Error{peer_failed} with this peer is thrown: more for its text, or an empty text.
   virtual std::string explain_failure(int peer) = 0;
   /// Before an error because of this peer, which hasn't failed, is thrown: then the job's exit status is the peer's.
-  virtual void name_cause(int peer) noexcept = 0;
+  virtual void blame(int peer) noexcept = 0;
 };
 
 /// The job creates it; its teams and windows share it, so a window that outlives its Runtime can still be destroyed.

@@ -1,6 +1,7 @@
 // A job over a key-value store under hmcrun, as torch.distributed starts one: hmcrun's control plane doesn't serve it.
 //   leaves  rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of it.
 //   closes  rank 1 closes its Runtime while the others are in a barrier, and exits with status 5.
+//   closes_own  the same, of a job that hmcrun's control plane serves.
 //   by_hand the ranks of a job by hand: its store also serves Store::connect.
 //   killed  rank 1 is killed. The others' errors have the signal, which only hmcrun knows.
 #include <signal.h>
@@ -17,8 +18,9 @@
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
-  const bool is_killed = std::string(argv[1]) == "killed";
-  if (std::string(argv[1]) == "by_hand") {
+  const std::string mode = argv[1];
+  const bool is_killed = mode == "killed", closes = mode.starts_with("closes");
+  if (mode == "by_hand") {
     hmc::Runtime rt = hmc::Runtime::init();
     const hmc::Store store = hmc::Store::connect();
     (void)store.add("ranks", rt.rank() + 1);
@@ -27,18 +29,22 @@ int main(int argc, char** argv) {
     rt.close();
     return is_right ? 0 : 1;
   }
-  const hmc::Store store = hmc::Store::connect().with_prefix("job");
-  hmc::KeyValueStore keys;
-  keys.set = [&](const std::string& key, const std::string& value) { store.set(key, value); };
-  keys.get = [&](const std::string& key, hmc::Timeout timeout) { return store.get(key, timeout); };
-  hmc::Runtime rt = hmc::Runtime::init(keys, std::atoi(std::getenv("HMC_RANK")), std::atoi(std::getenv("HMC_SIZE")));
+  const auto over_store = [] {
+    const hmc::Store store = hmc::Store::connect().with_prefix("job");
+    hmc::KeyValueStore keys;
+    keys.set = [&](const std::string& key, const std::string& value) { store.set(key, value); };
+    keys.get = [&](const std::string& key, hmc::Timeout timeout) { return store.get(key, timeout); };
+    return hmc::Runtime::init(keys, std::atoi(std::getenv("HMC_RANK")), std::atoi(std::getenv("HMC_SIZE")));
+  };
+  hmc::Runtime rt = mode == "closes_own" ? hmc::Runtime::init() : over_store();
   const int rank = rt.rank(), mine = ::getpid();
   std::vector<int> pids(static_cast<std::size_t>(rt.size()));
   rt.world().allgather(&mine, pids.data(), sizeof mine);
   try {
     if (rank == 1 && is_killed) ::raise(SIGKILL);
-    if (rank == 1 && std::string(argv[1]) == "closes") {
+    if (rank == 1 && closes) {
       rt.close();
+      std::fprintf(stderr, "FAILED: close returned\n");
     } else if (rank == 1) {
       const hmc::Runtime gone = std::move(rt);
     } else {
@@ -48,7 +54,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
     if (is_killed && std::string(error.what()).find("hmcrun: rank 1 was killed by signal 9") == std::string::npos)
       std::fprintf(stderr, "FAILED: the signal is missing\n");
-    if (rank != 1) ::_exit(1);
+    if (rank != 1 || !closes) ::_exit(1);
   }
   for (const int pid : pids)
     while (pid != mine && ::kill(pid, 0) == 0) ::usleep(1000);
