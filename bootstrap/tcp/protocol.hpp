@@ -61,7 +61,7 @@ enum class MessageType : std::uint16_t {
 
 inline constexpr std::size_t rank_facts_bytes = 68;
 static_assert(rank_facts_bytes <= 128, "rendezvous promises at most 128 bytes per rank");
-/// Of a key that a rank publishes.
+/// The longest value of a key that a rank publishes.
 inline constexpr std::size_t longest_value_bytes = 4U << 20;
 /// The maximum total size of all ranks' contributions to one allgather.
 inline constexpr std::size_t largest_round_bytes = 256U << 20;

@@ -3,8 +3,8 @@
 //   client -> server   store_call
 //   server -> client   store_answer, one per call, in any order; store_event, of watches and groups
 //
-// A rank's keys are values of another such server: its calls and their answers pass through the node's agent, as
-// rank_call and rank_answer.
+// The job's store keeps the ranks' keys in SharedValues of their own. Their calls and answers pass through the node's
+// agent, as rank_call and rank_answer.
 #pragma once
 
 #include <cstdint>
@@ -129,7 +129,8 @@ struct GroupView {
   static constexpr auto fields = std::tuple(&GroupView::version, &GroupView::rank, &GroupView::members);
 };
 
-/// A client's connection in the server; not used again.
+/// Who waits for answers: a client's connection, or a rank. forget() ends an owner; a rank's later process is the same
+/// owner.
 using StoreOwner = std::uint64_t;
 
 /// Sends the results of the server's tables.

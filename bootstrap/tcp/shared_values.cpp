@@ -32,7 +32,7 @@ bool SharedValues::handle(StoreOwner from, const StoreCall& call) {
       const auto found = values_.find(call.key);
       const bool existed = found != values_.end();
       if (existed) {
-        bytes_ -= found->second.size();
+        bytes_ -= found->first.size() + found->second.size();
         values_.erase(found);
       }
       sink_.ok(from, call.id, existed ? 1 : 0);
@@ -141,17 +141,19 @@ void SharedValues::write(StoreOwner from, const StoreCall& call) {
     return sink_.fail(from, call.id, Code::invalid_argument,
                       fmt::format("a value has at most {} bytes", limits_.value_bytes));
   const std::size_t length = std::max(before, offset + call.value.size());
-  if (!fits(from, call, length - before)) return;
+  const std::size_t added = length - before + (exists ? 0 : call.key.size());
+  if (!fits(from, call, added, !exists)) return;
   base::Bytes& value = exists ? found->second : values_[call.key];
   value.resize(length);
   std::copy(call.value.begin(), call.value.end(), value.begin() + static_cast<std::ptrdiff_t>(offset));
-  bytes_ += length - before;
+  bytes_ += added;
   sink_.ok(from, call.id, static_cast<std::int64_t>(length));
   if (call.op == StoreOp::append) wake(call.key);
 }
 
-bool SharedValues::fits(StoreOwner from, const StoreCall& call, std::size_t bytes) {
-  if (bytes_ + bytes <= limits_.bytes && values_.size() < most_keys) return true;
+/// `added`: bytes of keys and values.
+bool SharedValues::fits(StoreOwner from, const StoreCall& call, std::size_t added, bool is_new) {
+  if (bytes_ + added <= limits_.bytes && (!is_new || values_.size() < most_keys)) return true;
   sink_.fail(from, call.id, Code::out_of_memory, "the store is full");
   return false;
 }
@@ -162,10 +164,12 @@ void SharedValues::put(StoreOwner from, const StoreCall& call, base::Bytes value
     return sink_.fail(from, call.id, Code::invalid_argument,
                       fmt::format("a value has at most {} bytes, this one {}", limits_.value_bytes, value.size()));
   const auto found = values_.find(call.key);
-  const std::size_t old = found != values_.end() ? found->second.size() : 0;
-  if (value.size() > old && !fits(from, call, value.size() - old)) return;
-  bytes_ = bytes_ - old + value.size();
-  if (found != values_.end())
+  const bool is_new = found == values_.end();
+  const std::size_t before_bytes = is_new ? 0 : found->second.size();
+  const std::size_t after_bytes = value.size() + (is_new ? call.key.size() : 0);
+  if (after_bytes > before_bytes && !fits(from, call, after_bytes - before_bytes, is_new)) return;
+  bytes_ = bytes_ - before_bytes + after_bytes;
+  if (!is_new)
     found->second = std::move(value);
   else
     values_.emplace(call.key, std::move(value));

@@ -13,12 +13,12 @@
 
 namespace hmc::bootstrap {
 
-/// No sockets. One thread. The limits of <hmc/store.hpp> are checked here again.
+/// No sockets. One thread. Clients check the limits before; they are checked here again.
 class SharedValues {
  public:
   struct Limits {
     std::size_t value_bytes = store_longest_value;
-    /// All values together, so that clients can't use up the server's memory.
+    /// All keys and values together, so that clients can't use up the server's memory.
     std::size_t bytes = std::size_t{4} << 30;
   };
   SharedValues(StoreSink& sink, const Limits& limits) : sink_(sink), limits_(limits) {}
@@ -46,7 +46,7 @@ class SharedValues {
   void put(StoreOwner from, const StoreCall& call, base::Bytes value, std::int64_t number = 0, bool flag = false,
            base::Bytes before = {});
   bool take(const std::string& key, StoreOwner owner, std::uint64_t id, bool is_watch);
-  bool fits(StoreOwner from, const StoreCall& call, std::size_t bytes);
+  bool fits(StoreOwner from, const StoreCall& call, std::size_t added, bool is_new);
   void wake(const std::string& key);
 
   StoreSink& sink_;

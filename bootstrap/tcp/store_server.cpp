@@ -24,7 +24,7 @@ namespace {
 constexpr std::int32_t for_store = -2;  // the asking rank of the store's own queries
 /// The time that a report waits for the nodes' replies.
 constexpr auto states_for = std::chrono::milliseconds(500);
-/// Of all keys that the ranks have published.
+/// The maximum total size of the ranks' keys and values.
 constexpr std::size_t most_value_bytes = std::size_t{256} << 20;
 
 }  // namespace

@@ -97,6 +97,8 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
 
   /// False at the deadline. Throws if the job has ended or this rank was rejected.
   bool wait(const char* operation, Deadline deadline, const std::function<bool()>& ready);
+  /// The store's answer; none at the deadline. Throws the store's failure, and peer_failed if one of `processes` has
+  /// ended.
   std::optional<StoreAnswer> ask(const char* operation, StoreCall call, Deadline deadline,
                                  const std::vector<RankProcess>& processes);
   void sleep_on_socket(int timeout_ms);
@@ -149,6 +151,7 @@ class TcpBootstrap final : public Bootstrap, private base::NodeLink, private Mem
   std::optional<Result> result_;
   std::optional<RoundFailed> round_failed_;
   std::vector<Received> received_;
+  std::uint64_t asked_ = 0;  // the id of the last call of the store
   std::optional<StoreAnswer> answer_;
   std::optional<MissingReply> missing_;
   std::optional<Refusal> refusal_;
@@ -358,24 +361,32 @@ base::Bytes TcpBootstrap::lookup_for(const std::vector<RankProcess>& processes, 
   return std::move(answer->value);
 }
 
-/// The store's answer; none at the deadline. A failure is thrown, also if one of the processes is lost.
 std::optional<StoreAnswer> TcpBootstrap::ask(const char* operation, StoreCall call, Deadline deadline,
                                              const std::vector<RankProcess>& processes) {
   if (call.key.size() > store_longest_key)
     fail(Code::invalid_argument, operation, fmt::format("a key has at most {} bytes", store_longest_key));
   throw_if_over(operation);
-  const std::uint64_t id = call.id = requests_++;
+  asked_ = call.id = requests_++;
+  answer_.reset();
   send(RankCall{mine_.rank, std::move(call)});
+  const auto cancel = [&] {
+    send(RankCall{mine_.rank, {.op = StoreOp::cancel, .number = static_cast<std::int64_t>(asked_)}});
+  };
   const auto answered = [&] {
     throw_if_lost(processes, operation);
-    return answer_ && answer_->id == id;
+    return answer_.has_value();
   };
-  if (!wait(operation, deadline, answered)) {
-    send(RankCall{mine_.rank, {.op = StoreOp::cancel, .number = static_cast<std::int64_t>(id)}});
-    return {};
+  try {
+    if (!wait(operation, deadline, answered)) {
+      cancel();
+      return {};
+    }
+  } catch (const Error&) {
+    cancel();
+    throw;
   }
   if (answer_->code != Code::success) fail(answer_->code, operation, std::string(base::as_text(answer_->value)));
-  return std::move(answer_);
+  return std::exchange(answer_, std::nullopt);
 }
 
 std::vector<base::RankState> TcpBootstrap::states(const std::vector<int>& ranks) {
@@ -567,7 +578,8 @@ void TcpBootstrap::handle(const control::Frame& frame, std::vector<base::UniqueF
       return;
     }
     case MessageType::rank_answer:
-      if (auto answer = decode<RankAnswer>(frame)) answer_ = std::move(answer->answer);
+      if (auto answer = decode<RankAnswer>(frame); answer && answer->answer.id == asked_)
+        answer_ = std::move(answer->answer);
       return;
     case MessageType::missing_reply:
       if (auto missing = decode<MissingReply>(frame)) missing_ = std::move(missing);

@@ -213,7 +213,7 @@ TEST_P(EveryBootstrap, lookup_of_a_missing_key_fails_at_the_deadline) {
     EXPECT_EQ(error.code(), Code::not_found);
     EXPECT_THAT(error.what(), HasSubstr("nothing"));
     me.barrier(soon());
-    // The first lookup no longer waits: its answer isn't taken for that of the second.
+    // A late answer to the first lookup isn't taken for that of the second.
     if (me.rank() == 0) {
       me.publish("nothing", base::as_bytes("late"));
       me.publish("something", base::as_bytes("else"));

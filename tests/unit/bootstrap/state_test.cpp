@@ -3,6 +3,7 @@
 
 #include "bootstrap/common.hpp"
 #include "bootstrap/tcp/node_shares.hpp"
+#include "bootstrap/tcp/shared_values.hpp"
 #include "bootstrap/tcp/store_state.hpp"
 
 namespace hmc::bootstrap {
@@ -39,6 +40,52 @@ TEST(StoreRounds, goodbye_fails_rounds_that_need_the_rank) {
   EXPECT_EQ(failed[0].code, Code::closed);
   EXPECT_EQ(failed[0].peer, 1);
   EXPECT_EQ(std::get<RoundFailed>(rounds.contribute(from(0, 2))).peer, 1);
+}
+
+/// Values with small limits, and the answers.
+class StoredValues : public ::testing::Test, private StoreSink {
+ protected:
+  void answer(StoreOwner to, const StoreAnswer& answer) override { answers_.emplace_back(to, answer); }
+  void event(StoreOwner /*to*/, const StoreEvent& /*event*/) override { FAIL() << "nothing is watched"; }
+  void get(StoreOwner owner, std::uint64_t id, const std::string& key) {
+    EXPECT_TRUE(values_.handle(owner, {.id = id, .op = StoreOp::get, .key = key, .flag = true}));
+  }
+  /// Of the answer to this call.
+  Code set(const std::string& key, std::size_t bytes) {
+    answers_.clear();
+    EXPECT_TRUE(values_.handle(9, {.id = 1, .op = StoreOp::set, .key = key, .value = base::Bytes(bytes)}));
+    return answers_.front().second.code;
+  }
+  std::vector<std::pair<StoreOwner, StoreAnswer>> answers_;
+  SharedValues values_{*this, {.value_bytes = 10, .bytes = 20}};
+};
+
+TEST_F(StoredValues, cancelled_calls_and_ended_owners_get_no_value) {
+  get(1, 5, "key");
+  get(2, 6, "key");
+  get(3, 7, "key");
+  EXPECT_TRUE(answers_.empty());
+  EXPECT_TRUE(values_.cancel(1, 5));
+  EXPECT_FALSE(values_.cancel(1, 5));
+  ASSERT_EQ(answers_.size(), 1U);
+  EXPECT_EQ(answers_.front().second.code, Code::timeout);
+  values_.forget(2);
+  EXPECT_EQ(set("key", 4), Code::success);
+  ASSERT_EQ(answers_.size(), 2U);
+  EXPECT_EQ(answers_.back().first, 3U);
+  EXPECT_EQ(answers_.back().second.id, 7U);
+  EXPECT_EQ(answers_.back().second.value.size(), 4U);
+}
+
+TEST_F(StoredValues, keys_and_values_have_one_limit_together) {
+  EXPECT_EQ(set("a", 11), Code::invalid_argument) << "longer than a value may be";
+  EXPECT_EQ(set("a", 9), Code::success);
+  EXPECT_EQ(set("b", 9), Code::success);
+  EXPECT_EQ(set("c", 0), Code::out_of_memory) << "the key counts";
+  EXPECT_EQ(set("a", 3), Code::success);
+  EXPECT_EQ(set("c", 5), Code::success);
+  EXPECT_TRUE(values_.handle(9, {.id = 1, .op = StoreOp::remove, .key = "b"}));
+  EXPECT_EQ(set("d", 9), Code::success);
 }
 
 TEST(NodeShares, large_shares_are_split_for_the_kernel) {
