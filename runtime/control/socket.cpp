@@ -182,7 +182,7 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline, 
   }
   auto pause = std::chrono::milliseconds(1);
   std::string why = "no process listens there";
-  bool answered = false;  // a refusal tells more than the attempt that the deadline ends
+  bool answered = false;
   do {
     for (const HostPort& parts : choices) {
       int error = 0;
@@ -194,7 +194,8 @@ base::UniqueFd connect_tcp(const std::string& address, base::Deadline deadline, 
       for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
         base::UniqueFd socket = connect_once(*each, deadline, error);
         if (socket) return socket;
-        if (error == ETIMEDOUT && answered) continue;
+        // A refusal tells more than an attempt that the deadline has ended.
+        if (error == ETIMEDOUT && answered && deadline.expired()) continue;
         answered = error != ETIMEDOUT;
         why = std::strerror(error);
       }

@@ -44,7 +44,8 @@ void AmWire::watch_lost() noexcept {
   if (all_left_ || !page.aborted().ok()) return;
   // Not fmt::format, which allocates.
   std::array<char, 192> text{};
-  std::snprintf(text.data(), text.size(), "rank %d can't reach rank %d: %s", options_.rank, lost_.rank, lost_.why);
+  std::snprintf(text.data(), text.size(), "rank %d has no connection to rank %d: %s", options_.rank, lost_.rank,
+                lost_.why);
   page.raise_abort(Code::peer_failed, lost_.rank, text.data());
 }
 void AmWire::stranger(int socket) noexcept { target_.refuse_stranger(socket); }

@@ -93,7 +93,7 @@ void expect_refused_at_once(Station& client, int rank, const Address& address) {
     EXPECT_EQ(client.failed[0].code, Code::peer_failed);
     EXPECT_EQ(client.failed[0].sys_errno, ECONNREFUSED);
     EXPECT_STREQ(client.failed[0].what,
-                 "none of its addresses accepts a connection: has it ended, or does a firewall refuse it?");
+                 "none of its addresses accepts a connection: the rank has ended, or a firewall refuses it");
   }
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
 }

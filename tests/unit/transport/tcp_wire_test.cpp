@@ -159,7 +159,7 @@ TEST_F(TcpWireOfAJob, lost_connection_ends_the_wait_of_a_rank_without_a_transfer
   while (page_.aborted().ok() && !limit.expired()) zero_->wire->progress();
   EXPECT_EQ(page_.aborted().code, Code::peer_failed);
   EXPECT_EQ(page_.aborted().peer, 1);
-  EXPECT_EQ(page_.abort_text(), "rank 0 can't reach rank 1: the connection ended");
+  EXPECT_EQ(page_.abort_text(), "rank 0 has no connection to rank 1: the connection ended");
 }
 
 TEST_F(TcpWireOfAJob, lost_connection_after_the_end_of_the_job_fails_nothing) {
@@ -196,7 +196,7 @@ TEST_F(TcpWire, refused_connection_reports_the_cause_within_seconds) {
   EXPECT_LT(base::Clock::now() - start, std::chrono::seconds(5));
   EXPECT_FALSE(status.ok());
   EXPECT_EQ(status.sys_errno, ECONNREFUSED);
-  EXPECT_STREQ(status.what, "none of its addresses accepts a connection: has it ended, or does a firewall refuse it?");
+  EXPECT_STREQ(status.what, "none of its addresses accepts a connection: the rank has ended, or a firewall refuses it");
 }
 
 /// Rank 1 is the test itself: it sends to rank 0 by a socket, with valid secrets and keys.

@@ -105,7 +105,7 @@ const char* TcpLink::connect_failure(int error) const noexcept {
   if (error == ETIMEDOUT || error == EHOSTUNREACH)
     return "none of its addresses answers: is there a firewall between the hosts?";
   if (error == ECONNREFUSED)
-    return "none of its addresses accepts a connection: has it ended, or does a firewall refuse it?";
+    return "none of its addresses accepts a connection: the rank has ended, or a firewall refuses it";
   if (error != EMFILE && error != ENFILE) return "none of its addresses can be reached";
   report_no_descriptor(error);
   return "this rank has no descriptor left for a connection";
