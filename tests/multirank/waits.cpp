@@ -1,9 +1,11 @@
 // Ranks that share a core although they don't outnumber the cores, and ranks that sleep because another is late.
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <atomic>
 #include <chrono>
 #include <hmc/hmc.hpp>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -90,34 +92,44 @@ HMC_SPMD_TEST(Waits, late_rank_wakes_sleeping_ranks) {
 }
 
 // A sleep ends after a millisecond anyway, so only its delay would show a verb that doesn't ring. Rank 1 looks as if it
-// slept, and makes no call meanwhile that could change that.
+// slept. Meanwhile no rank but rank 0 makes a call, which could ring it or change its state.
 HMC_SPMD_TEST(Waits, every_store_to_mapped_memory_rings_its_owner) {
+  constexpr std::uint64_t word_at = 0, signal_at = 8, ready_at = 16, done_at = 24;
   Window window = Window::create(me.runtime->world(), 64);
-  if (me.size > 1 && me.runtime->path(1).direct && me.rank == 0) {
-    const rma::Fabric& fabric = me.runtime->world().core()->fabric();
-    const base::NodePage& page = fabric.waiter.page();
-    base::Doorbell& door = page.doorbell(fabric.peers[1].local_index);
-    const auto rings = [&](const char* verb, auto&& call) {
-      page.sleepers().fetch_add(1);
-      door.state.store(base::Doorbell::asleep);
-      call();
-      HMC_CHECK_MSG(door.state.load() == base::Doorbell::awake, "{} rings nobody", verb);
-      page.sleepers().fetch_sub(1);
-    };
-    const std::uint64_t word = 7;
-    rings("put", [&] { window.put(1, 0, &word, sizeof word); });
-    rings("put_signal", [&] { window.put_signal(1, 0, &word, sizeof word, 8, 1); });
-    rings("fetch_add", [&] { (void)window.fetch_add<std::uint64_t>(1, 8, 1); });
-    rings("add", [&] { window.add<std::uint64_t>(1, 8, 1); });
-    rings("swap", [&] { (void)window.swap<std::uint64_t>(1, 8, 1); });
-    rings("compare_swap", [&] { (void)window.compare_swap<std::uint64_t>(1, 8, 1, 2); });
-    window.put_signal(1, 0, &word, sizeof word, 16, 1);
-  } else if (me.rank == 1 && me.runtime->path(0).direct) {
-    const std::atomic_ref<std::uint64_t> done(reinterpret_cast<std::uint64_t*>(window.data())[2]);
-    while (done.load() == 0) std::this_thread::yield();
+  const rma::Fabric& fabric = me.runtime->world().core()->fabric();
+  const base::NodePage& page = fabric.waiter.page();
+  const auto own_word = [&](std::uint64_t offset) {
+    return std::atomic_ref<std::uint64_t>(reinterpret_cast<std::uint64_t*>(window.data())[offset / 8]);
+  };
+  std::vector<std::string> silent;
+  if (me.rank == 0 && me.size > 1) {
+    window.wait_until(ready_at, Cmp::ge, static_cast<std::uint64_t>(me.size - 1));
+    if (me.runtime->path(1).direct) {
+      base::Doorbell& door = page.doorbell(fabric.peers[1].local_index);
+      const auto rings = [&](const char* verb, auto&& call) {
+        page.sleepers().fetch_add(1);
+        door.state.store(base::Doorbell::asleep);
+        call();
+        if (door.state.exchange(base::Doorbell::awake) != base::Doorbell::awake) silent.emplace_back(verb);
+        page.sleepers().fetch_sub(1);
+      };
+      const std::uint64_t word = 7;
+      rings("put", [&] { window.put(1, word_at, &word, sizeof word); });
+      rings("put_signal", [&] { window.put_signal(1, word_at, &word, sizeof word, signal_at, 1); });
+      rings("fetch_add", [&] { (void)window.fetch_add<std::uint64_t>(1, signal_at, 1); });
+      rings("add", [&] { window.add<std::uint64_t>(1, signal_at, 1); });
+      rings("swap", [&] { (void)window.swap<std::uint64_t>(1, signal_at, 1); });
+      rings("compare_swap", [&] { (void)window.compare_swap<std::uint64_t>(1, signal_at, 1, 2); });
+    }
+    for (int rank = 1; rank < me.size; ++rank) window.put_signal(rank, word_at, nullptr, 0, done_at, 1);
+  } else if (me.rank != 0) {
+    window.add<std::uint64_t>(0, ready_at, 1);  // the last call
+    // Without calls of this rank, its background thread receives rank 0's signal.
+    while (own_word(done_at).load() == 0 && page.aborted().ok()) std::this_thread::yield();
   }
   me.runtime->world().barrier();
   window.close();
+  HMC_CHECK_MSG(silent.empty(), "these ring nobody: {}", fmt::join(silent, ", "));
 }
 
 }  // namespace
