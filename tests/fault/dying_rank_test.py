@@ -17,6 +17,8 @@ hmcrun, program, nodes, *cases = sys.argv[1:]
 # A survivor should get the error within 100 ms; a loaded machine with two cores gets ten times that. If one job is
 # late, because the machine stalled for a second, three of five more jobs must be in time, alone.
 LIMIT_US = 1_000_000
+# A survivor waits for hmcrun's report of a death for about a second. Without it the error has the lost connection.
+REPORT_US = 800_000
 EXIT_CODES = {"kill": 128 + 9, "kill_unreaped": 128 + 9, "segv": 128 + 11, "exit3": 3, "abort": 7}
 SIGNALS = {"kill": "SIGKILL", "kill_unreaped": "SIGKILL", "segv": "SIGSEGV"}
 
@@ -84,10 +86,11 @@ def run(case):
             wrong.append(f"rank {rank} printed nothing")
             continue
         got, peer, after, text = reported[rank]
+        without_report = late if after >= REPORT_US else wrong
         if got != code:
             wrong.append(f"rank {rank} got {got} and not {code}: {text}")
         if peer != victim:
-            wrong.append(f"rank {rank} blames rank {peer} and not {victim}: {text}")
+            without_report.append(f"rank {rank} blames rank {peer} and not {victim}: {text}")
         if after < 0:
             wrong.append(f"rank {rank} got the error after {after} us")
         if after >= LIMIT_US:
@@ -95,7 +98,7 @@ def run(case):
         if how == "abort" and "has had enough" not in text:
             wrong.append(f"rank {rank}'s error has no cause: {text}")
         if how in SIGNALS and SIGNALS[how] not in text:
-            wrong.append(f"rank {rank}'s error doesn't name the signal: {text}")
+            without_report.append(f"rank {rank}'s error doesn't name the signal: {text}")
 
     if how in SIGNALS and SIGNALS[how] not in stderr:
         wrong.append("hmcrun's text doesn't name the signal")
