@@ -2,6 +2,7 @@
 //   leaves  rank 1 leaves it without close. It exits with status 5 after the others, which exit with 1 because of it.
 //   closes  rank 1 closes its Runtime while the others are in a barrier, and exits with status 5.
 //   closes_own  the same, of a job that hmcrun's control plane serves.
+//   closes_crash  the same, but rank 0 crashes after it has caught its error: that isn't a consequence.
 //   by_hand the ranks of a job by hand: its store also serves Store::connect.
 //   killed  rank 1 is killed. The others' errors have the signal, which only hmcrun knows.
 #include <signal.h>
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
     keys.get = [&](const std::string& key, hmc::Timeout timeout) { return store.get(key, timeout); };
     return hmc::Runtime::init(keys, std::atoi(std::getenv("HMC_RANK")), std::atoi(std::getenv("HMC_SIZE")));
   };
-  hmc::Runtime rt = mode == "closes_own" ? hmc::Runtime::init() : over_store();
+  hmc::Runtime rt = mode.starts_with("closes_") ? hmc::Runtime::init() : over_store();
   const int rank = rt.rank(), mine = ::getpid();
   std::vector<int> pids(static_cast<std::size_t>(rt.size()));
   rt.world().allgather(&mine, pids.data(), sizeof mine);
@@ -54,6 +55,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
     if (is_killed && std::string(error.what()).find("hmcrun: rank 1 was killed by signal 9") == std::string::npos)
       std::fprintf(stderr, "FAILED: the signal is missing\n");
+    if (rank == 0 && mode == "closes_crash") {
+      ::signal(SIGSEGV, SIG_DFL);
+      ::raise(SIGSEGV);
+    }
     if (rank != 1 || !closes) ::_exit(1);
   }
   for (const int pid : pids)
