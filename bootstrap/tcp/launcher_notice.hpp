@@ -14,8 +14,8 @@ namespace hmc::bootstrap {
 bool has_launcher(const base::Env& env) noexcept;
 
 /// Tells hmcrun that this process fails because of process `cause` of this machine. Then hmcrun exits with the status
-/// of `cause`, even if this process exits first. On return hmcrun knows it, unless
-/// it doesn't answer within half a second.
+/// of `cause`, even if this process exits first. On return hmcrun knows it, unless it doesn't answer within half a
+/// second.
 void name_cause(const base::Env& env, pid_t cause) noexcept;
 /// The same, and returns hmcrun's text about the first rank that has failed, which has the signal; empty if `cause`
 /// doesn't end within half a second.
